@@ -1,7 +1,7 @@
-"""Figures of results: pictures for a README or a paper, drawn without a display.
+"""Figures of results, drawn without a display.
 
-Every figure is a function of results; given a path it is saved there, as PNG, SVG or PDF. A new one
-is a function in a module of this folder, its family, and its row in `ENTRIES`. A family is imported
+A figure is a function of results; with a path it is saved there, as PNG, SVG or PDF. A new figure
+is a function in a module of this folder, its family, and a row in `ENTRIES`. A family is imported
 when one of its figures is needed.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A figure, and how reports show it: below which title, with which caption, of one run and of
-    several.
+    """A figure, and its place in reports.
 
     Attributes:
         name: of its function.
-        family: the module that has it.
-        one, several: whether reports of one run, and of several, have it; where it does not apply
-            they leave it out.
+        family: the module of its function.
+        title, caption: in reports.
+        one, several: whether reports of one run, and of several, show it; they leave it out where
+            the function raises `ValueError`.
     """
 
     name: str
@@ -37,57 +37,115 @@ class Entry(NamedTuple):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """Draws it: a function of results."""
-        found: Callable[..., Any] = getattr(sys.modules[__name__], self.name)
-        return found
+        """Draws the figure: a function of results."""
+        function: Callable[..., Any] = getattr(sys.modules[__name__], self.name)
+        return function
 
     def draw(self, results: "Runs", path: "File" = None, **options: Any) -> "Figure":
-        """Draw it, with the target of the first run and a name for each run where `options` say
-        nothing of them.
-        """
+        """Draw the figure; by default with the first run's target and with labels by method."""
         from laggard.experiments.figures.lines import by_method
         from laggard.experiments.figures.style import as_sequence
 
         results = as_sequence(results)
-        standard = {
-            "target": results[0].config.evaluate.target_accuracy,
-            "label": by_method(results),
-        }
-        taken = signature(self.function).parameters
-        given = {key: value for key, value in standard.items() if key in taken} | options
-        figure: Figure = self.function(results, path, **given)
+        parameters = signature(self.function).parameters
+        if "target" in parameters:
+            options.setdefault("target", results[0].config.evaluate.target_accuracy)
+        if "label" in parameters:
+            options.setdefault("label", by_method(results))
+        figure: Figure = self.function(results, path, **options)
         return figure
 
 
 ENTRIES = (
-    Entry("comparison", "evaluations", "Learning and staleness", "What was learnt against virtual time and against "
-          "updates, and the distribution of the staleness of the applied gradients.", several=True),
+    Entry(
+        "comparison",
+        "evaluations",
+        "Learning and staleness",
+        "Accuracy or loss against virtual time and against updates, and the distribution of the"
+        " staleness of the applied gradients.",
+        several=True,
+    ),
     Entry("learning", "evaluations"),
-    Entry("curves", "evaluations", "Learning", "What was learnt against virtual time, updates, samples and epochs.",
-          one=True),
+    Entry(
+        "curves",
+        "evaluations",
+        "Learning",
+        "Accuracy and losses against virtual time, updates, samples and epochs.",
+        one=True,
+    ),
     Entry("histograms", "delays"),
-    Entry("staleness", "delays", "Staleness", "How stale applied gradients were: their distribution, and each worker's "
-          "over time.", one=True),
-    Entry("split", "delays", "Where staleness comes from", "The updates that fell into each phase of a gradient's "
-          "life: network, compute, barrier, queue.", one=True, several=True),
-    Entry("timeline", "timelines", "Who computed when", "A row a worker: bars compute, coloured by staleness; what is "
-          "blank waits.", one=True),
+    Entry(
+        "staleness",
+        "delays",
+        "Staleness",
+        "The staleness of the applied gradients: its distribution, and each worker's over time.",
+        one=True,
+    ),
+    Entry(
+        "split",
+        "delays",
+        "Where staleness comes from",
+        "The updates in each phase of a gradient's life: network, compute, barrier, queue.",
+        one=True,
+        several=True,
+    ),
+    Entry(
+        "timeline",
+        "timelines",
+        "Timeline",
+        "A row a worker: bars compute, coloured by staleness; blanks are waiting.",
+        one=True,
+    ),
     Entry("occupation", "timelines"),
-    Entry("utilisation", "network", "Links", "How busy each direction of each card was.", one=True),
-    Entry("lr_delay", "grids", "Learning rate and delay", "The outcome over a grid of learning rates and delays.",
-          several=True),
-    Entry("lr_batch", "grids", "Learning rate and batch", "The outcome over a grid of learning rates and batch sizes.",
-          several=True),
-    Entry("cliff", "sweeps", "The learning rate's cliff", "The outcome against the learning rate, a line a delay.",
-          several=True),
-    Entry("scaling", "sweeps", "Scaling", "Seconds an iteration against the number of workers.", several=True),
-    Entry("consensus", "evaluations", "Consensus", "How far the nodes' models lay apart.", one=True, several=True),
+    Entry(
+        "utilisation",
+        "network",
+        "Links",
+        "The utilisation of each direction of each card.",
+        one=True,
+    ),
+    Entry(
+        "lr_delay",
+        "grids",
+        "Learning rate and delay",
+        "The outcome over a grid of learning rates and delays.",
+        several=True,
+    ),
+    Entry(
+        "lr_batch",
+        "grids",
+        "Learning rate and batch",
+        "The outcome over a grid of learning rates and batch sizes.",
+        several=True,
+    ),
+    Entry(
+        "cliff",
+        "sweeps",
+        "The learning rate's cliff",
+        "The outcome against the learning rate, a line a delay.",
+        several=True,
+    ),
+    Entry(
+        "scaling",
+        "sweeps",
+        "Scaling",
+        "Seconds an iteration against the number of workers.",
+        several=True,
+    ),
+    Entry(
+        "consensus",
+        "evaluations",
+        "Consensus",
+        "The consensus distance of the nodes' models.",
+        one=True,
+        several=True,
+    ),
     Entry("topology", "network"),
-)  # fmt: skip
+)
 FIGURES = {entry.name: entry for entry in ENTRIES}
-"""The figures by name, as `laggard plot --figure` knows them."""
+"""The figures by name, as `laggard plot --figure` takes them."""
 FAMILIES = {"heat": "grids", "save": "style", **{entry.name: entry.family for entry in ENTRIES}}
-"""The module of each function that this package names."""
+"""The module of each function of this package."""
 
 
 def __getattr__(name: str) -> Any:

@@ -80,7 +80,8 @@ def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float)
     seconds a byte of the slowest trunk there,
 
         ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
-        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
+        hierarchical    2 (g - 1)(alpha + N beta / g)
+                        + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
 
     None for other collectives, where two groups share a trunk to the next group, where groups are
     not equally many consecutive ranks, in buckets or slices; and where g messages would wait in a

@@ -93,11 +93,13 @@ def seconds_theory(result: Result) -> float | None:
     beta seconds a byte.
 
     all_reduce                   t_c + the collective's (`COLLECTIVE_SECONDS`)
-    sync_ps                      t_c + 2 alpha + 2 P N beta (fair), t_c + 2 alpha + (P + 1) N beta (fifo)
+    sync_ps, fair                t_c + 2 alpha + 2 P N beta
+    sync_ps, fifo                t_c + 2 alpha + (P + 1) N beta
     async_ps, fifo               max((t_c + 2 alpha + 2 N beta + r + u) / P, N beta, r + u + q)
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
-    osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
-    dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
+    osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); any H: see `OverlapSGP`
+    dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta)
+    the same, adapting first     t_c + alpha + 2 N beta
     p3, fair                     its recursion over the layers (`communication`)
     priority_all_reduce          the same, where a collective ends everywhere at once
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
@@ -110,12 +112,13 @@ def seconds_theory(result: Result) -> float | None:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
     sync_ps, all_reduce          E[X_(P:P)]; so do p3 and priority_all_reduce
-    async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
+    async_ps, soft_sync          K / sum_i mu_i; workers' rates add up, K gradients an update
     adpsgd, adpsgd_overlap       P / sum_i mu_i, for a step of every node
-    k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
-    dpsgd, sgp, osgp             max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
+    k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential
+    dpsgd, sgp, osgp             max_i X_i, if times are constant: all wait for the slowest
     local_sgd, diloco            H max_i X_i, if times are constant
-    naive, gpipe, 1f1b           max_r T_r (`computation`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
+    naive, gpipe, 1f1b           max_r T_r (`computation`), if times are constant
+    async_pipelines              1 / sum_r (1 / T_r), if times are constant
 
     None where none of them holds: other distributions or settings, slowdowns that change, unequal
     cards, private wires, a network that changes, a server whose work takes time, gradients in

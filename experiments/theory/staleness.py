@@ -38,7 +38,7 @@ STALENESS: Forms[Theory] = Forms()
 
 
 def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
-    """The mean staleness by theory, and as measured in the second half of a run's time; a row a run.
+    """The mean staleness by theory, and as measured in the second half of a run; a row a run.
 
     Theory is `staleness_theory`, of the steady state; a run begins with fresh gradients, so that
     its first half is left out. Columns: what was swept (else `method`), `law` (what theory knows),
