@@ -50,6 +50,26 @@ def toy(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+STRAGGLERS = """\
+cluster:
+  workers: 16
+  compute: {law: gamma, mean: 0.010, cv: 0.1}
+  slowdowns: [{worker: 0, factor: 5}]
+  network: {topology: star, bandwidth: 1.25e8, latency: 1e-4, sharing: fair}
+algorithm: {name: async_ps}
+task: {model: lenet5, dataset: mnist, batch: 32, partition: iid}
+learning: {optimizer: sgd, momentum: 0.0, lr: 0.05, compensation: {name: dc_asgd_a, strength: 2.0, decay: 0.95}}
+stop: {epochs: 5}
+evaluate: {every_epochs: 1}
+"""
+
+
+@pytest.fixture
+def stragglers(toy: Callable[..., Path]) -> Callable[[], Path]:
+    """Writes a config with a network, a data set and a compensation to a file."""
+    return lambda: toy(text=STRAGGLERS)
+
+
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
     """Writes a module beside the toy config; afterwards no module of the test is known any more."""

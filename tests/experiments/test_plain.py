@@ -65,59 +65,26 @@ def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "key"),
     [
-        (["sweep=5", "sweep.seed=[1]"], "sweep: expected a mapping of axes, got 5"),
-        (["sweep=0"], "sweep: expected a mapping of axes, got 0"),
-        (["sweep=''"], "sweep: expected a mapping of axes, got ''"),
-        (
-            ["sweep.zip=[]"],
-            "sweep.zip: expected a list of values, or a mapping of named variants, got []",
-        ),
-        (
-            ["sweep.seeds=1000000000"],
-            "sweep.seeds: expected a grid of at most 100,000 models, got 1,000,000,000",
-        ),
-        (
-            ["sweep={learning..lr: [1]}"],
-            "sweep.learning..lr: expected a dotted key such as learning.lr",
-        ),
-        (["sweep={.: [1]}"], "sweep..: expected a dotted key such as learning.lr"),
-        (
-            ["sweep={learning.lr.: [0.1, 0.2]}"],
-            "sweep.learning.lr.: expected a dotted key such as learning.lr",
-        ),
-        (
-            ["sweep={zip: {learning..lr: [1], seed: [1]}}"],
-            "sweep.zip: expected a dotted key such as learning.lr",
-        ),
-        (["sweep={m: {a: {..: 1}}}"], "sweep.m.a: expected a dotted key such as learning.lr"),
-        (["learning..lr=3"], "learning..lr: expected a dotted key such as learning.lr"),
-        ([".".join("a" * 3000) + "=3"], "expected a dotted key such as learning.lr"),
+        (["sweep=5", "sweep.seed=[1]"], "sweep"),
+        ([".".join("a" * 3000) + "=3"], ".".join("a" * 3000)),
         (
             ["cluster.slowdowns=[{worker: 0, factor: 2}]", f"cluster.slowdowns.{'9' * 5000}=3"],
-            "expected a place from",
+            f"cluster.slowdowns.{'9' * 5000}",
         ),
-        (["cluster.workers=1" + "0" * 5000], "0...: line 1, column 1: expected a"),
-        (
-            ["question=" + "a" * MAX_TEXT * 2],
-            "a...: expected at most 100,000 characters, got more",
-        ),
-        (["sweep={most: 2, seed: [1, 2, 3]}"], "sweep: expected a grid of at most 2 models, got 3"),
-        (["sweep={most: a}"], "sweep.most: expected an integer >= 1, got 'a'"),
-        (
-            [f"sweep={{{', '.join(f'learning.a{n}: [1, 2, 3]' for n in range(40))}}}"],
-            "sweep: expected a grid of at most 100,000 models, got 12,157,665,459,056,928,801",
-        ),
+        (["cluster.workers=1" + "0" * 5000], "line 1, column 1"),
+        (["question=" + "a" * MAX_TEXT * 2], ""),
+        ([f"sweep={{{', '.join(f'learning.a{n}: [1, 2, 3]' for n in range(40))}}}"], "sweep"),
     ],
 )
-def test_a_grid_is_counted_and_its_keys_are_named(
-    toy: Callable[..., Path], overrides: list[str], said: str
+def test_a_huge_override_is_refused_at_once(
+    toy: Callable[..., Path], overrides: list[str], key: str
 ) -> None:
     start = monotonic()
     with pytest.raises(ConfigError) as caught:
         load(toy(), *overrides)
-    assert said in str(caught.value)
+    assert caught.value.key == key
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 1000
     assert monotonic() - start < 5.0

@@ -1,0 +1,71 @@
+"""What a config may not hold: one line that names the key, as `refusals.yaml` lists it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from laggard import ConfigError, load
+from laggard.experiments.config.document import parse_yaml, put, text_of
+
+REFUSALS = YAML(typ="safe").load(Path(__file__).with_name("refusals.yaml"))
+ROWS = [
+    pytest.param(config, kind, override, named, id=f"{config}: {override}")
+    for config, kinds in REFUSALS.items()
+    for kind, rows in kinds.items()
+    for override, named in rows.items()
+]
+BEGINNINGS = {
+    "unknown": ("unknown key", "expected one of"),
+    "missing": ("missing",),
+    "expected": ("expected",),
+    "other": ("",),
+}
+
+
+def refusal(path: Path, *overrides: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(path, *overrides)
+    return caught.value
+
+
+@pytest.mark.parametrize(("config", "kind", "override", "named"), ROWS)
+def test_refusal_is_one_line_that_names_the_key(
+    config: str,
+    kind: str,
+    override: str,
+    named: Any,
+    request: pytest.FixtureRequest,
+) -> None:
+    path = request.getfixturevalue(config)()
+    error = refusal(path, override)
+    key, suggestion = (named, None) if isinstance(named, str) else named
+    assert str(error) == f"{path}: {key}: {error.problem}"
+    assert "\n" not in error.problem
+    assert error.problem.startswith(BEGINNINGS[kind])
+    if suggestion is not None:
+        assert error.problem.endswith(f"did you mean {suggestion}?")
+    if kind == "expected":
+        assert ", got " in error.problem
+
+
+IN_A_FILE = [
+    override
+    for rows in REFUSALS["stragglers"].values()
+    for override in rows
+    if not override.startswith(("cluster.workers.x", "cluster.slowdowns.1", "sweep"))
+]
+
+
+@pytest.mark.parametrize("override", IN_A_FILE)
+def test_file_is_refused_like_its_override(
+    stragglers: Callable[[], Path], tmp_path: Path, override: str
+) -> None:
+    path = stragglers()
+    key, _, value = override.partition("=")
+    document = put(parse_yaml(path.read_text(), "here"), key, parse_yaml(value, "there"))
+    as_override = refusal(path, override)
+    path.write_text(text_of(document))
+    assert str(refusal(path)) == str(as_override)
