@@ -161,7 +161,7 @@ def test_two_grids_under_one_name_keep_their_indices_and_figures(
     capsys.readouterr()
     said = asked("sweep", grid=rates)
     (aside,) = folder.glob("sweep-*")
-    assert f"the sweep of another grid that was here is now {aside}\n" in said
+    assert f"is now {aside}\n" in said
     assert (shown(), shown(aside)) == (second, first)
     assert {name: (aside / name).read_bytes() for name in whole} == whole
     assert not (folder / "report.html").exists()
