@@ -22,12 +22,12 @@ mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
 
 verification: $(STAMP)
-	$(BIN)/python -m pytest -m "" tests/theory --render docs/verification.md
+	$(BIN)/python -m pytest -m "" tests/theory --render docs/statements.md
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks
 
-docs: $(SITE)
+docs: $(SITE) verification
 	$(BIN)/python -m sphinx -W --keep-going -q -E -c docs . build/docs
 
 lint: $(STAMP)

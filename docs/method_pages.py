@@ -32,7 +32,7 @@ def write_pages(folder: Path) -> None:
     """Write the page of each method, and its picture, into `folder`."""
     folder.mkdir(exist_ok=True)
     statements, stored = (
-        statement_rows((ROOT / "docs" / "verification.md").read_text(encoding="utf-8")),
+        statement_rows((ROOT / "docs" / "statements.md").read_text(encoding="utf-8")),
         claims(),
     )
     for name in ALGORITHM.parts:
@@ -85,7 +85,7 @@ def lines_of(
     yield from ("", "## Statements of theory", "")
     shown = own[:: math.ceil(len(own) / MOST_STATEMENTS) or 1]
     yield from (
-        f"{len(shown)} of the {len(own)} [statements](../verification.md) that name it.",
+        f"{len(shown)} of the {len(own)} [statements](../statements.md) that name it.",
         "",
     )
     yield from (*STATEMENT_HEADING, *shown)

@@ -29,7 +29,7 @@ GUIDE, METHODS, ARCHITECTURE = (
 )
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
 PAPERS = "experiments/claims/papers"
-RENDERED = {"verification.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
+RENDERED = {"statements.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
 
 
 @pytest.mark.slow

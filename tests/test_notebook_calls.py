@@ -3,7 +3,9 @@
 import ast
 import inspect
 import json
+import warnings
 
+import nbformat
 import pytest
 
 from tests.documents import ROOT
@@ -62,3 +64,10 @@ def test_a_keyword_that_is_not_there_is_found():
     ]
     text = json.dumps({"cells": [{"cell_type": "code", "source": source}]})
     assert unknown_keywords(text) == ["cliff(label=)"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_valid_without_a_warning(notebook):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nbformat.validate(nbformat.read(notebook, as_version=4))

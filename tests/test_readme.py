@@ -83,29 +83,6 @@ def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> N
     assert f"of the {counts.total()}, {', '.join(said)}." in text
 
 
-def test_the_statements_that_the_readme_counts_are_those_of_the_page() -> None:
-    page = " ".join((ROOT / "docs/verification.md").read_text().split())
-    held = re.search(r"(\d+) statements hold", page)
-    assert held
-    assert f"{held[1]} statements of theory" in README.read_text()
-
-
-def test_the_errors_that_the_readme_gives_of_measured_clusters_are_those_of_the_page() -> None:
-    page = (ROOT / "docs" / "verification.md").read_text()
-    nccl, tensorflow = (
-        f"{100 * float(mean):.1f}"
-        for mean in re.findall(r"mean error of \d+ figures \| <= 0.05 \| ([\d.]+)", page)
-    )
-    steps = page.partition("**ddp.**")[2].partition("**horovod.**")[0]
-    short = [
-        100 - 100 * float(got) / float(said)
-        for said, got in re.findall(r"s a step \| ([\d.]+) \| ([\d.]+)", steps)
-    ]
-    said = " ".join(README.read_text().split())
-    assert f"by {nccl} and {tensorflow} % on average" in said
-    assert f"steps on 16 GPUs are {min(short):.0f} to {max(short):.0f} % too short" in said
-
-
 def test_the_errors_that_the_readme_gives_of_real_processes_bound_those_that_are_stored() -> None:
     stored = (
         pd.read_csv(ROOT / "results/real/comparison.csv").set_index("quantity")["difference"].abs()

@@ -1,25 +1,23 @@
-"""`docs/verification.md`: every statement of the tests in this folder, with what was expected and
+"""`docs/statements.md`: every statement of the tests in this folder, with what was expected and
 what was measured.
 """
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from inspect import getdoc
 from itertools import groupby
-from pathlib import Path
 
 from tests.machine import machine
 from tests.theory.statements import Statement
 
-PAGE = Path(__file__).parents[2] / "docs" / "verification.md"
 RULER = "| --- | ---: | ---: | ---: |"
-HEAD = "# Verification"
+HEAD = "# Statements of theory"
 INTRODUCTION = (
     "What theory says of each method, beside what the simulator does. `make verification` runs `tests/theory` and "
-    "writes this page; a test compares its statements, not its digits, with those that the tests make.",
+    "writes this page.",
     "An identity of two models has their largest relative difference for its measurement: 0 is the same bits, 1e-12 "
     "allows for arithmetic in another order. The tolerance of a mean is 4 standard errors of its own samples. "
     'A value after "not" is one that is often given instead: the measurement excludes it. A table begins with the '
@@ -46,21 +44,6 @@ def render(made: Sequence[tuple[Test, Statement]]) -> str:
                 by_source[statement.source].append(statement)
             parts += [_table(source, statements) for source, statements in by_source.items()]
     return "\n\n".join(parts) + "\n"
-
-
-def read(text: str) -> Mapping[Test, list[str]]:
-    """The statements of a page, by test."""
-    found: dict[Test, list[str]] = defaultdict(list)
-    module = function = ""
-    lines = text.splitlines()
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith("`tests/theory/test_"):
-            module = line.removeprefix("`tests/theory/test_").removesuffix(".py`")
-        elif line.startswith("**"):
-            function = line[2:].partition(".**")[0]
-        elif line.startswith("| ") and line != RULER and after != RULER:
-            found[module, function].append(line[2:].partition(" | ")[0])
-    return found
 
 
 def _table(source: str, statements: Sequence[Statement]) -> str:

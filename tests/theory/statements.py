@@ -1,5 +1,5 @@
 """Statements of theory beside what the simulator does: each is asserted, and noted for
-`docs/verification.md`.
+`docs/statements.md`.
 """
 
 import math
