@@ -219,7 +219,7 @@ def _print_plan(config: "Config", args: Namespace) -> int:
             left = f"about {duration(estimate.seconds):>7}  {size(estimate.memory):>8}"
         print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
     members = sum(len(run.members) for run, _ in planned.runs)
-    missing = len(planned.missing)
+    missing = planned.missing
     finished = len(planned.runs) - missing
     totals = f"{len(planned.runs)} runs, {members} members"
     print(f"\n{totals}, in {planned.folder}: {finished} finished already")

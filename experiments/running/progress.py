@@ -5,7 +5,6 @@ A thread beside the simulation reads it: an update costs nothing more, and resul
 
 import json
 import math
-import re
 import sys
 import threading
 import time
@@ -16,11 +15,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
 
-from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.store import private_folder
-from laggard.experiments.running.estimate import LIMITS, rough_seconds
-from laggard.simulator import RunProgress
+from laggard.experiments.running.estimate import nearest_limit, rough_seconds
+from laggard.simulator import Stop
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -60,11 +58,12 @@ class Advance(NamedTuple):
         return min(1.0, self.reached / self.total)
 
     @property
-    def left(self) -> float:
-        """Seconds of wall time left at the mean speed; infinite at the start."""
+    def time_left(self) -> str:
+        """`, 0:01:02 left` at the mean speed; empty at the start."""
         if self.share == 0:
-            return math.inf
-        return self.seconds * (1 / self.share - 1)
+            return ""
+        left = self.seconds * (1 / self.share - 1)
+        return f", {timedelta(seconds=round(left))} left"
 
     def __str__(self) -> str:
         if not self.reached:
@@ -77,54 +76,25 @@ class Advance(NamedTuple):
             unit = "s simulated"
         return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
 
-    @property
-    def time_left(self) -> str:
-        """`, 0:01:02 left`; empty where that is unknown."""
-        if math.isinf(self.left):
-            return ""
-        return f", {timedelta(seconds=round(self.left))} left"
-
-
-def describe_progress(progress: RunProgress, seconds: float) -> str:
-    """The progress after `seconds` of wall time, in one line."""
-    if not progress.time:
-        return START
-    rate = progress.updates / seconds
-    updates = f"{progress.updates:,.0f} updates, {rate:,.0f} updates/s"
-    return f"{progress.time:.4g} s simulated, {updates}"
-
 
 class Observer:
-    """Observes a simulation once it begins, and reports its progress."""
+    """Reports the progress of a simulation once it has begun."""
 
-    def __init__(self, config: Config) -> None:
-        limits = {limit: getattr(config.stop, limit) for limit in LIMITS}
-        self.totals = {limit: total for limit, total in limits.items() if total}
-        self._began = perf_counter()
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._start = perf_counter()
         self._simulation: Simulation | None = None
 
     def observe(self, simulation: "Simulation") -> None:
         """Observe this simulation from now on."""
         self._simulation = simulation
 
-    def progress(self) -> tuple[RunProgress, float] | None:
-        """The progress and the seconds of wall time; None before the simulation begins."""
+    def advance(self) -> Advance | None:
+        """Progress towards the nearest limit; None before the simulation begins."""
         if self._simulation is None:
             return None
-        return self._simulation.progress(), perf_counter() - self._began
-
-    def advance(self) -> Advance | None:
-        """Progress towards the nearest limit; None before the start, or where only an accuracy
-        stops the run.
-        """
-        now = self.progress()
-        if now is None:
-            return None
-        progress, seconds = now
-        advances = []
-        for limit, total in self.totals.items():
-            advances.append(Advance(limit, getattr(progress, limit), total, seconds))
-        return max(advances, key=lambda advance: advance.share, default=None)
+        limit = nearest_limit(self._stop, self._simulation.progress())
+        return Advance(*limit, perf_counter() - self._start)
 
 
 @contextmanager
@@ -148,7 +118,7 @@ def call_every(seconds: float, call: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def heartbeat(spec: RunSpec, out: str | Path) -> Iterator[Observer]:
     """Write the progress of a simulation to its folder in `out`, while the context lasts."""
-    observer = Observer(spec.config)
+    observer = Observer(spec.config.stop.build())
     file = private_folder(spec, out) / PROGRESS_FILE
 
     def write() -> None:
@@ -172,12 +142,10 @@ def read_progress(path: Path) -> dict[str, Advance]:
     """
     advances = {}
     for file in path.glob(f".*/{PROGRESS_FILE}"):
-        match = re.match(r"\.([0-9a-f]{12})\.", file.parent.name)
-        if match is None:
-            continue
+        run = file.parent.name.split(".")[1]
         with suppress(OSError, ValueError, TypeError):
             if time.time() - file.stat().st_mtime < STALE_SECONDS:
-                advances[match[1]] = Advance(*json.loads(file.read_text(encoding="utf-8")))
+                advances[run] = Advance(*json.loads(file.read_text(encoding="utf-8")))
     return advances
 
 
@@ -193,23 +161,16 @@ def display(file: TextIO, shown: bool = True) -> "Progress":
 
 @contextmanager
 def bar(spec: RunSpec) -> Iterator[Observer]:
-    """A progress bar around a simulation; progress towards an accuracy is unknown."""
-    observer = Observer(spec.config)
-    name = spec.config.name
+    """A progress bar around a simulation."""
+    observer = Observer(spec.config.stop.build())
     with display(sys.stderr) as rows:
-        row = rows.add_task(name, total=1.0 if observer.totals else None)
+        row = rows.add_task(spec.config.name, total=1.0)
 
         def show() -> None:
-            now = observer.progress()
-            if now is None:
-                return
-            text = f"{name[:12]}: {describe_progress(*now)}"
-            share = 0.0
             advance = observer.advance()
             if advance is not None:
-                text += advance.time_left
-                share = advance.share
-            rows.update(row, completed=share, description=text)
+                text = f"{spec.config.name[:MAX_TITLE]}: {advance}"
+                rows.update(row, completed=advance.share, description=text)
 
         with call_every(BAR_PERIOD, show):
             yield observer
@@ -254,7 +215,6 @@ class SweepDisplay(ExitStack):
     def report(self, end: "RunEnd") -> None:
         """Print how a run ended; runs whose results existed already share one line."""
         self._ended += 1
-        existed = end.seconds is None and end.result is not None
         if end.seconds is None:
             self._existing += 1
             self._work[end.run.id] = 0.0  # it took no time
@@ -263,18 +223,18 @@ class SweepDisplay(ExitStack):
         if self._existing and (end.seconds is not None or self._existing == self._runs):
             self._print(f"{self._existing} of {self._runs} runs already exist")
             self._existing = 0
-        if not existed:
-            self._print_end(end)
+        if end.seconds is not None:
+            self._print_end(end, end.seconds)
 
-    def _print_end(self, end: "RunEnd") -> None:
+    def _print_end(self, end: "RunEnd", seconds: float) -> None:
         text = f"{self._ended} of {self._runs}: run {end.run.id} ({end.run.title})"
         if end.result is None:
             self._print(f"{text} failed: {end.failure}", important=True)
             return
         status = end.result.manifest["status"]
         text = f"{text} {status}"
-        if end.seconds is not None and not math.isnan(end.seconds):
-            text = f"{text} in {end.seconds:.1f} s"
+        if not math.isnan(seconds):
+            text = f"{text} in {seconds:.1f} s"
         self._print(text, important=status == "diverged")
 
     def refresh(self) -> None:
@@ -294,8 +254,7 @@ class SweepDisplay(ExitStack):
             if run not in self._lines:
                 self._lines[run] = self._rows.add_task("", total=1.0)
             text = f"{self._titles[run][:MAX_TITLE]}: {running[run]}"
-            line = self._lines[run]
-            self._rows.update(line, completed=running[run].share, description=text)
+            self._rows.update(self._lines[run], completed=running[run].share, description=text)
         self._rows.refresh()
 
     def _print(self, line: str, important: bool = False) -> None:

@@ -31,8 +31,8 @@ LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
 MAX_WORKERS_CHECKED = 1024
 """The largest cluster of which `starved_ranks` simulates the ties, in some tenths of a second."""
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
-"""A context around a simulation. If what it yields is callable, it is called with the progress
-after every update; if it has a method `observe`, that is called with the simulation at its start.
+"""A context around a simulation. If what it yields has a method `observe`, that is called with the
+simulation at its start.
 """
 
 
@@ -121,9 +121,7 @@ def _simulate(
 
     arguments = spec.arguments()
     made_by = machine_and_versions(arguments["task"])
-    watch = display if callable(display) else None
     observe = getattr(display, "observe", None)
-    watchers: dict[str, Any] = {"watch": watch, "observe": observe}
 
     def save(snapshot: Snapshot) -> None:
         try:
@@ -135,13 +133,13 @@ def _simulate(
         try:
             start = read_snapshot(file, made_by)
             snapshots = Snapshots(save, interval, start)
-            outcome = simulate(**arguments, **watchers, snapshots=snapshots)
+            outcome = simulate(**arguments, observe=observe, snapshots=snapshots)
             return outcome, arguments["task"], {"resumed": start.updates}
         except SnapshotError as error:
             problem = "simulated from its start, not from its snapshot"
             warnings.warn(f"run {spec.id} is {problem}: {error}", stacklevel=2)
             arguments = spec.arguments()  # the attempt has used the first ones
-    outcome = simulate(**arguments, **watchers, snapshots=Snapshots(save, interval))
+    outcome = simulate(**arguments, observe=observe, snapshots=Snapshots(save, interval))
     return outcome, arguments["task"], {}
 
 

@@ -5,29 +5,19 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from torch import Tensor
 
 from laggard import ConfigError, load, sweep
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.running.estimate import (
-    SpeedTrial,
-    TrialEnded,
-    evaluations,
-    jobs_for,
-    makespan,
-    plan,
-    rough_seconds,
-)
+from laggard.experiments.running import estimate
+from laggard.experiments.running.estimate import RunCost, jobs_for, plan, rough_seconds, try_run
 from laggard.experiments.running.sweep import RunEnd, SweepError
-from laggard.models import Quadratic
-from laggard.simulator import Evaluate, RunProgress, Stop
+from laggard.simulator import RunProgress
 from tests.experiments.killing import hold, interrupt
 from tests.experiments.killing import workers as workers_of
 
@@ -306,75 +296,51 @@ def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(
 # forecasts
 
 
-def test_a_list_is_scheduled_longest_first() -> None:
-    """Five runs of 3, 3, 2, 2, 2 s on two processes: 7 s that way, of 6 s at best; one process
-    takes their sum.
-    """
-    assert makespan([2, 3, 2, 3, 2], 2) == 7
-    assert makespan([2, 3, 2, 3, 2], 1) == 12
-
-
-def test_evaluations_are_counted_on_their_own_axis() -> None:
-    end = RunProgress(time=10.0, updates=400.0, samples=0, epochs=5.0, gradients=0)
-    assert evaluations(Evaluate(), end) == 1 + 5  # at the start, and after each epoch
-    assert evaluations(Evaluate(every_updates=100), end) == 1 + 4
-    assert evaluations(Evaluate(every_seconds=0.5), end) == 1 + 20
-    assert evaluations(Evaluate(every_epochs=50), end) == 1 + 1  # at the end
-
-
-def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_measures_speed_after_warm_up(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten of 100 updates take 5 s at first and 1 s from then on: after 20, there are 8 s to go."""
     now = [0.0]
-    monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
-    trial = SpeedTrial(Stop(updates=100, time=1e9), seconds=6.0)
-    for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
-        now[0] = moment
-        progress = RunProgress(
-            time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates
-        )
-        with pytest.raises(TrialEnded) if moment == 7.0 else nullcontext():
-            trial(progress)
-    assert trial.remaining() == pytest.approx(8.0)
-    assert trial.end().gradients == 300
+    monkeypatch.setattr(estimate, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(estimate, "repeat", lambda *_, **__: [0.25, 0.5])  # of one model
+
+    def simulate(watch: Callable[[RunProgress], None], **_: object) -> None:
+        for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
+            now[0] = moment
+            watch(RunProgress(updates / 2, updates, 0, updates / 10, 3 * updates))
+
+    monkeypatch.setattr(estimate, "simulate", simulate)
+    spec = RunSpec(load(toy(), "stop.updates=100", "sweep.learning.lr=[0.1, 0.2]"))
+    # twice 0.25 s for both models at the start and after each of 10 epochs
+    expected = 7 + 8 + 11 * 0.5 + estimate.WRITING_SECONDS
+    assert try_run(spec, seconds=6.0).seconds == pytest.approx(expected)
 
 
-def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An update of 5 s, of 11 in all, and half a second to look at it: 10 are left after the first
-    that was timed.
-    """
-    now = [0.0]
-    monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
-    trial = SpeedTrial(Stop(updates=11), seconds=0.5)
-    for moment, updates in [(0.0, 0), (3.0, 0), (5.0, 1)]:
-        now[0] = moment
-        progress = RunProgress(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
-        with pytest.raises(TrialEnded) if updates else nullcontext():
-            trial(progress)
-    assert trial.remaining() == pytest.approx(50.0)
+def test_trial_lasts_until_second_mark(toy: Callable[..., Path]) -> None:
+    cost = try_run(RunSpec(load(toy(), "stop.updates=1000")), seconds=0.0)
+    assert 0 < cost.seconds < 60
 
 
-def test_runs_of_one_network_and_data_set_are_evaluated_once_for_their_forecasts(
+def test_runs_of_one_kind_are_tried_once(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ensemble of a network can take longer to evaluate than all that a forecast simulates."""
-    models = list[int]()
-    evaluate = Quadratic.evaluate
+    tried = []
 
-    def count(task: Quadratic, weights: Tensor) -> Mapping[str, Tensor]:
-        models.append(len(weights))
-        return evaluate(task, weights)
+    def trial(spec: RunSpec, seconds: float) -> RunCost:
+        tried.append(spec)
+        return RunCost(2.0, 1e9)
 
-    monkeypatch.setattr(Quadratic, "evaluate", count)
-    plan(load(toy("sweep: {cluster.compute.cv: [0.3]}")), tmp_path)
-    one = len(models)
-    models.clear()
-    several = plan(
-        load(toy("sweep: {cluster.compute.cv: [0.1, 0.2, 0.3], task.batch: [1, 2]}")), tmp_path
-    )
-    assert len(several.missing) == 6
-    assert len(models) == one > 0
+    monkeypatch.setattr(estimate, "try_run", trial)
+    grid = "sweep: {cluster.compute.cv: [0.1, 0.2, 0.3], task.batch: [1, 2]}"
+    planned = plan(load(toy(grid)), tmp_path, jobs=2)
+    assert planned.missing == len(planned.runs) == 6
+    assert [spec.config.task.batch for spec in tried] == [1, 2]
+    assert [spec.threads for spec in tried] == [1, 1]
+    assert planned.seconds == 6 * 2.0 / 2 + estimate.START_UP_SECONDS
+    assert planned.memory == 2e9
+    longer = plan(load(toy("sweep: {stop.updates: [40, 400]}")), tmp_path, jobs=1)
+    first, second = (cost.seconds for _, cost in longer.runs)
+    assert second == 10 * first
 
 
 def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:

@@ -4,7 +4,6 @@ update nothing.
 
 import io
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +47,6 @@ def test_the_note_is_of_the_nearest_limit_and_goes_with_the_run(
             time.sleep(0.01)
     way = found[spec.id]
     assert way[:3] == ("updates", 30.0, 40)
-    assert way.left == pytest.approx(way.seconds / 3)
     assert not list(own.iterdir())
 
 
@@ -74,19 +72,6 @@ def test_noting_changes_no_result_and_leaves_no_file(
     assert {file.name for file in noted.path.iterdir()} == {
         file.name for file in plain.path.iterdir()
     }
-
-
-def test_an_update_is_told_nothing(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, simulate = [], sys.modules["laggard.experiments.running.run"].simulate
-    monkeypatch.setattr(
-        "laggard.experiments.running.run.simulate",
-        lambda **with_: (given.append(with_), simulate(**with_))[1],
-    )
-    run(load(toy()), tmp_path, progress=partial(heartbeat, out=tmp_path))
-    assert given[0]["watch"] is None
-    assert given[0]["observe"] is not None
 
 
 class Terminal(io.StringIO):
