@@ -12,6 +12,8 @@ nanosecond.
 
 import gzip
 import json
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush, merge
 from itertools import chain
@@ -41,6 +43,8 @@ from laggard.experiments.results.result import Result
 __all__ = ["WHOLE_RUN", "TimeWindow", "events", "write_trace"]
 
 Event = dict[str, Any]
+Lane = tuple[int, str, int]
+"""A machine's rank, the kind of what it does, and the number of the lane among those of the kind."""
 WHOLE_RUN = TimeWindow()
 LEARNING_TRACK = 1
 """The process whose counters show what is learnt; those of the machines follow."""
@@ -78,80 +82,95 @@ def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN
     with whole_file(path) as part, opened(part, "wt", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(head)}, "traceEvents": [')
         for count, event in enumerate(events(result, window), start=1):
-            file.write(f"{',' * (count > 1)}\n{json.dumps(event, allow_nan=False)}")
+            if count > 1:
+                file.write(",")
+            file.write("\n" + json.dumps(event, allow_nan=False))
         file.write("\n]}\n")
     return count
 
 
 def events(result: Result, window: TimeWindow = WHOLE_RUN) -> Iterator[Event]:
     """The events of the trace: the names of its tracks, then what happened, in order of time."""
-    ended, sent = gradients(result.updates, window), messages(result, window)
-    slices = pd.concat(
-        [computation_slices(ended), update_slices(ended), *message_slices(sent)], ignore_index=True
-    )
-    slices, tracks = assign_tracks(slices.sort_values("start", kind="stable"), machines(result))
-    kinds = _slices(slices), arrows(slices, ended, sent), _curves(result.metrics, window)
-    happened = merge(*kinds, key=itemgetter("ts"))
-    return chain(track_names(tracks), ({**event, "ts": event["ts"] / 1000} for event in happened))
+    ended = gradients(result.updates, window)
+    sent = messages(result, window)
+    tables = [computation_slices(ended), update_slices(ended), *message_slices(sent)]
+    slices = pd.concat(tables, ignore_index=True).sort_values("start", kind="stable")
+    slices, tracks = assign_tracks(slices, machines(result))
+    curves = _curves(result.metrics, window)
+    in_order = merge(_slices(slices), arrows(slices, ended, sent), curves, key=itemgetter("ts"))
+    return chain(track_names(tracks), map(_in_microseconds, in_order))
+
+
+def _in_microseconds(event: Event) -> Event:
+    event["ts"] /= 1000
+    return event
 
 
 def _slices(slices: pd.DataFrame) -> Iterator[Event]:
-    columns = (
-        slices[name].tolist() for name in ("pid", "tid", "kind", "start", "end", "name", "args")
-    )
-    for pid, tid, kind, start, end, name, args in zip(*columns, strict=True):
-        yield {
-            "ph": "X", "cat": kind, "name": name, "pid": pid, "tid": tid, "ts": start, "dur": (end - start) / 1000,
-            "args": args,
-        }  # fmt: skip
+    events = slices[["name", "pid", "tid", "args"]].copy()
+    events["cat"] = slices["kind"]
+    events["ts"] = slices["start"]
+    events["dur"] = (slices["end"] - slices["start"]) / 1000
+    for event in events.to_dict("records"):
+        yield {"ph": "X", **event}
 
 
 def _curves(metrics: pd.DataFrame, window: TimeWindow) -> Iterator[Event]:
     """The metrics of the first member of the ensemble, a counter each."""
-    first = metrics[(metrics["member"] == 0) & window.meets(metrics["time"], metrics["time"])]
-    for time, evaluation in zip(
-        nanoseconds(first["time"]).tolist(), first.to_dict("records"), strict=True
-    ):
+    first_member = metrics["member"] == 0
+    first = metrics[first_member & window.meets(metrics["time"], metrics["time"])]
+    first = first.assign(ts=nanoseconds(first["time"]))
+    for evaluation in first.to_dict("records"):
+        where = {"pid": LEARNING_TRACK, "ts": evaluation["ts"]}
         for measure in CURVES:
-            value = evaluation.get(measure, float("nan"))
-            if abs(value) < float("inf"):
-                yield {
-                    "ph": "C",
-                    "name": measure,
-                    "pid": LEARNING_TRACK,
-                    "ts": time,
-                    "args": {measure: value},
-                }
+            value = evaluation.get(measure, math.nan)
+            if math.isfinite(value):
+                yield {"ph": "C", "name": measure, **where, "args": {measure: value}}
 
 
 def machines(result: Result) -> list[int]:
     """The ranks of the servers, then those of the workers."""
-    log = result.messages
-    ranks = {*result.workers["worker"], *result.updates["target"], *log["sender"], *log["receiver"]}
-    return sorted(map(int, ranks), key=lambda rank: (rank >= 0, abs(rank)))
+    ranks: set[int] = set()
+    for table, column in (
+        (result.workers, "worker"),
+        (result.updates, "target"),
+        (result.messages, "sender"),
+        (result.messages, "receiver"),
+    ):
+        ranks.update(map(int, table[column].unique()))
+    servers = sorted((rank for rank in ranks if rank < 0), reverse=True)
+    workers = sorted(rank for rank in ranks if rank >= 0)
+    return servers + workers
 
 
 def assign_tracks(slices: pd.DataFrame, ranks: Sequence[int]) -> tuple[pd.DataFrame, list[Track]]:
-    """`slices`, in order of their starts, with the `pid` and the `tid` of their track; and all
+    """Add `pid` and `tid` of its track to each of `slices`, in order of their starts; list the
     tracks.
     """
     lanes = _lanes(slices)
-    taken = {*lanes, *((rank, COMPUTING, 0) for rank in ranks if rank >= 0)}
-    order = sorted(taken, key=lambda one: (ranks.index(one[0]), KINDS.index(one[1]), one[2]))
-    pid = {rank: place for place, rank in enumerate(ranks, start=LEARNING_TRACK + 1)}
-    tracks = {
-        one: Track(*one, pid[one[0]], LEARNING_TRACK + len(ranks) + place)
-        for place, one in enumerate(order, start=1)
-    }
-    own = [tracks[lane] for lane in lanes]
-    return slices.assign(pid=[track.pid for track in own], tid=[track.tid for track in own]), list(
-        tracks.values()
-    )
+    pids = {rank: pid for pid, rank in enumerate(ranks, start=LEARNING_TRACK + 1)}
+    every_worker = {(rank, COMPUTING, 0) for rank in ranks if rank >= 0}
+
+    def position(lane: Lane) -> tuple[int, int, int]:
+        rank, kind, number = lane
+        return pids[rank], KINDS.index(kind), number
+
+    tracks: dict[Lane, Track] = {}
+    in_order = sorted(every_worker.union(lanes), key=position)
+    for tid, lane in enumerate(in_order, start=LEARNING_TRACK + len(ranks) + 1):
+        rank, kind, number = lane
+        tracks[lane] = Track(rank, kind, number, pids[rank], tid)
+    slices = slices.copy()
+    slices["pid"] = [tracks[lane].pid for lane in lanes]
+    slices["tid"] = [tracks[lane].tid for lane in lanes]
+    return slices, list(tracks.values())
 
 
 def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
     """The events that name and order the tracks."""
-    processes = {LEARNING_TRACK: "learning", **{track.pid: machine(track.rank) for track in tracks}}
+    processes = {LEARNING_TRACK: "learning"}
+    for track in tracks:
+        processes[track.pid] = machine(track.rank)
     for pid, name in processes.items():
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
@@ -164,22 +183,23 @@ def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": track.tid}}
 
 
-def _lanes(slices: pd.DataFrame) -> list[tuple[int, str, int]]:
+def _lanes(slices: pd.DataFrame) -> list[Lane]:
     """Machine, kind and lane of each slice: the first lane of its machine and kind that is free at
     its start.
     """
-    free: dict[tuple[int, str], list[int]] = {}
-    under_way: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    free: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    busy: defaultdict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     lanes = []
-    columns = (slices[name].tolist() for name in ("rank", "kind", "start", "end"))
-    for rank, kind, start, end in zip(*columns, strict=True):
-        ends, left = under_way.setdefault((rank, kind), []), free.setdefault((rank, kind), [])
-        while ends and ends[0][0] <= start:
-            heappush(left, heappop(ends)[1])
-        lane = len(ends)
-        if left:
-            lane = heappop(left)
+    for rank, kind, start, end in slices[["rank", "kind", "start", "end"]].itertuples(index=False):
+        busy_lanes = busy[rank, kind]
+        free_lanes = free[rank, kind]
+        while busy_lanes and busy_lanes[0][0] <= start:
+            _, lane = heappop(busy_lanes)
+            heappush(free_lanes, lane)
+        lane = len(busy_lanes)
+        if free_lanes:
+            lane = heappop(free_lanes)
         # an instant lasts one nanosecond, so that arrows can address it
-        heappush(ends, (max(end, start + 1), lane))
+        heappush(busy_lanes, (max(end, start + 1), lane))
         lanes.append((rank, kind, lane))
     return lanes

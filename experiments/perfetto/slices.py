@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from laggard.experiments.results.result import Result
@@ -43,18 +42,19 @@ def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
     `computation` and `update` number the slices of a gradient; -1 if it was not applied, or outside
     the window.
     """
-    ended = updates.assign(
-        computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str)
-    )
-    ended = ended.rename_axis("row").reset_index()
-    ended = ended[window.meets(ended["started"], ended["time"])]
-    applied = (ended["status"] == "applied") & window.meets(ended["time"], ended["time"])
-    ended = ended.assign(
-        **{name: nanoseconds(ended[name]) for name in ("started", "computed", "time")}
-    )
-    computation = ended.groupby(["worker", "started", "computed"], sort=False).ngroup()
-    update = ended.groupby(["target", "time"], sort=False).ngroup()
-    return ended.assign(computation=computation, update=update.where(applied, -1))
+    ended = updates.rename_axis("row").reset_index()
+    ended["status"] = ended["status"].astype(str)
+    ended["computed"] = ended["computed"].fillna(ended["time"])
+    ended = ended[window.meets(ended["started"], ended["time"])].copy()
+    is_applied = ended["status"] == "applied"
+    is_inside = window.meets(ended["time"], ended["time"])
+    for name in ("started", "computed", "time"):
+        ended[name] = nanoseconds(ended[name])
+    by_update = ended.groupby(["target", "time"], sort=False)
+    by_computation = ended.groupby(["worker", "started", "computed"], sort=False)
+    ended["update"] = by_update.ngroup().where(is_applied & is_inside, -1)
+    ended["computation"] = by_computation.ngroup()
+    return ended
 
 
 def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
@@ -62,139 +62,119 @@ def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
 
     A message in flight lasts until the end of the run; a lost message lasts no time.
     """
-    log = result.messages
-    ends = (
-        log["arrived"]
-        .where(log["status"] != "in flight", result.manifest["mileage"]["time"])
-        .fillna(log["sent"])
-    )
-    log = log.assign(
-        arrived=ends.astype(float), sent=log["sent"].astype(float), status=log["status"].astype(str)
-    )
+    log = result.messages.copy()
+    end_of_run = result.manifest["mileage"]["time"]
+    in_flight = log["status"] == "in flight"
+    log["status"] = log["status"].astype(str)
+    log["sent"] = log["sent"].astype(float)
+    log["arrived"] = log["arrived"].astype(float).mask(in_flight, end_of_run)
+    log["arrived"] = log["arrived"].fillna(log["sent"])
     log = log[window.meets(log["sent"], log["arrived"])].reset_index(drop=True)
-    return log.assign(sent=nanoseconds(log["sent"]), arrived=nanoseconds(log["arrived"]))
+    for name in ("sent", "arrived"):
+        log[name] = nanoseconds(log[name])
+    return log
 
 
 def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
     """A slice per gradient; its pieces share one slice, with the largest staleness."""
-    of = ended.assign(applied=ended["status"] == "applied").groupby("computation", sort=False)
-    whole = of.agg(
-        worker=("worker", "first"), started=("started", "first"), computed=("computed", "first"),
-        applied=("applied", "any"), status=("status", "first"), staleness=("staleness", "max"),
-        version_read=("version_read", "first"),
-    ).reset_index()  # fmt: skip
-    status = whole["status"].where(~whole["applied"], "applied")
-    stale = "staleness " + whole["staleness"].astype(str)
-    args = whole[["staleness", "version_read"]].assign(fate=status).to_dict("records")
-    name = "gradient, " + stale.where(whole["applied"], status)
-    return _table(
-        whole["worker"],
-        COMPUTING,
-        whole["started"],
-        whole["computed"],
-        name,
-        args,
-        whole["computation"],
-    )
+    pieces = ended.groupby("computation", sort=False)
+    gradients = pieces.first()
+    gradients["staleness"] = pieces["staleness"].max()
+    is_applied = (ended["status"] == "applied").groupby(ended["computation"]).any()
+    is_applied = is_applied.reindex(gradients.index)
+    status = gradients["status"].mask(is_applied, "applied")
+    staleness = "staleness " + gradients["staleness"].astype(str)
+    details = gradients[["staleness", "version_read"]].assign(fate=status)
+    slices = pd.DataFrame()
+    slices["rank"] = gradients["worker"]
+    slices["start"] = gradients["started"]
+    slices["end"] = gradients["computed"]
+    slices["key"] = gradients.index
+    slices["kind"] = COMPUTING
+    slices["name"] = "gradient, " + status.mask(is_applied, staleness)
+    slices["args"] = details.to_dict("records")
+    return slices
 
 
 def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
     """A slice without length per update; updates of one model in one instant share it."""
-    of = ended[ended["update"] >= 0].groupby("update", sort=False)
-    each = of.agg(
-        target=("target", "first"), time=("time", "first"), first=("version", "min"), version=("version", "max"),
-        gradients=("row", "size"), workers=("worker", "nunique"), mean_staleness=("staleness", "mean"),
-        max_staleness=("staleness", "max"),
-    ).reset_index()  # fmt: skip
-    first, last = (each["first"] + 1).astype(str), (each["version"] + 1).astype(str)
-    name = ("update " + last).where(first == last, "updates " + first + " to " + last)
-    told = each.assign(version=each["version"] + 1)
-    args = told[["version", "gradients", "workers", "mean_staleness", "max_staleness"]].to_dict(
-        "records"
-    )
-    return _table(each["target"], UPDATES, each["time"], each["time"], name, args, each["update"])
+    applied = ended[ended["update"] >= 0].groupby("update", sort=False)
+    details = pd.DataFrame()
+    details["version"] = applied["version"].max() + 1
+    details["gradients"] = applied.size()
+    details["workers"] = applied["worker"].nunique()
+    details["mean_staleness"] = applied["staleness"].mean()
+    details["max_staleness"] = applied["staleness"].max()
+    first = (applied["version"].min() + 1).astype(str)
+    last = details["version"].astype(str)
+    slices = pd.DataFrame()
+    slices["rank"] = applied["target"].first()
+    slices["start"] = applied["time"].first()
+    slices["end"] = slices["start"]
+    slices["key"] = slices.index
+    slices["kind"] = UPDATES
+    slices["name"] = ("update " + last).where(first == last, "updates " + first + " to " + last)
+    slices["args"] = details.to_dict("records")
+    return slices
 
 
 def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Two slices per message: on the sender's up link and on the receiver's down link."""
-    args = sent[["bytes", "status"]].to_dict("records")
-    for own, kind, other, word in (
-        ("sender", UP, "receiver", " to "),
-        ("receiver", DOWN, "sender", " from "),
-    ):
-        name = sent["content"].astype(str) + word + sent[other].map(machine).astype(str)
-        yield _table(
-            sent[own], kind, sent["sent"], sent["arrived"], name, args, pd.Series(sent.index)
-        )
+    yield _link_slices(sent, "sender", UP, " to " + sent["receiver"].map(machine))
+    yield _link_slices(sent, "receiver", DOWN, " from " + sent["sender"].map(machine))
 
 
-def _table(
-    rank: pd.Series,
-    kind: str,
-    start: pd.Series,
-    end: pd.Series,
-    name: pd.Series,
-    args: list[Any],
-    key: pd.Series,
-) -> pd.DataFrame:
-    columns = {"rank": rank, "start": start, "end": end, "key": key}
-    numbers = {column: np.asarray(values, dtype=np.int64) for column, values in columns.items()}
-    return pd.DataFrame(
-        {
-            **numbers,
-            "kind": kind,
-            "name": np.asarray(name, dtype=object),
-            "args": pd.Series(args, dtype=object),
-        }
-    )
+def _link_slices(sent: pd.DataFrame, end: str, kind: str, other_end: pd.Series) -> pd.DataFrame:
+    slices = pd.DataFrame()
+    slices["rank"] = sent[end].astype("int64")
+    slices["start"] = sent["sent"]
+    slices["end"] = sent["arrived"]
+    slices["key"] = sent.index
+    slices["kind"] = kind
+    slices["name"] = sent["content"].astype(str) + other_end.astype(str)
+    slices["args"] = sent[["bytes", "status"]].to_dict("records")
+    return slices
 
 
 def arrows(
     slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
     """The flow events of all gradients, in order of time (ns), each in the middle of its slice."""
-    ways = _stops(ended, sent)
-    ways = ways.merge(slices[["kind", "key", "pid", "tid", "start", "end"]], on=["kind", "key"])
-    ways["ts"] = (ways["start"] + ways["end"]) // 2
-    ways = ways.sort_values(["ts", "stop"], kind="stable")
-    of = ways.groupby("row")
-    place, last = of.cumcount(), of["row"].transform("size") - 1
-    ways["ph"] = np.where(place == 0, "s", np.where(place == last, "f", "t"))
-    ways = ways[last > 0]
-    for row, ph, pid, tid, ts in zip(
-        *(ways[name].tolist() for name in ("row", "ph", "pid", "tid", "ts")), strict=True
-    ):
-        event = {
-            "ph": ph,
-            "cat": "gradient",
-            "name": "gradient",
-            "id": row + 1,
-            "pid": pid,
-            "tid": tid,
-            "ts": ts,
-        }
-        if ph == "f":  # the arrow ends at the enclosing slice, not at the next one
+    stops = _stops(ended, sent).merge(slices, on=["kind", "key"])
+    stops["ts"] = (stops["start"] + stops["end"]) // 2
+    stops = stops.sort_values(["ts", "stop"], kind="stable")
+    by_gradient = stops.groupby("row")
+    place = by_gradient.cumcount()
+    last = by_gradient["row"].transform("size") - 1
+    stops["ph"] = "t"
+    stops.loc[place == last, "ph"] = "f"
+    stops.loc[place == 0, "ph"] = "s"
+    stops["id"] = stops["row"] + 1
+    stops = stops[last > 0]
+    for stop in stops[["ph", "id", "pid", "tid", "ts"]].to_dict("records"):
+        event = {"cat": "gradient", "name": "gradient", **stop}
+        if stop["ph"] == "f":  # the arrow ends at the enclosing slice, not at the next one
             event["bp"] = "e"
         yield event
 
 
 def _stops(ended: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
     """The slices (`kind`, `key`) of each gradient (`row`): at most one message, the first."""
-    carried = sent.assign(message=sent.index)[sent["status"] == "delivered"]
-    carried = carried.merge(ended[["row", "computed", "time"]], left_on="gradient", right_on="row")
-    carried = carried[
-        (carried["sent"] >= carried["computed"]) & (carried["arrived"] <= carried["time"])
-    ]
-    carried = carried.drop_duplicates("row")
+    delivered = sent.assign(message=sent.index)[sent["status"] == "delivered"]
+    computations = ended[["row", "computed", "time"]]
+    carried = delivered.merge(computations, left_on="gradient", right_on="row")
+    after_computation = carried["sent"] >= carried["computed"]
+    before_update = carried["arrived"] <= carried["time"]
+    carried = carried[after_computation & before_update].drop_duplicates("row")
     applied = ended[ended["update"] >= 0]
     stops = [
-        (ended["row"], ended["computation"], COMPUTING),
-        (carried["row"], carried["message"], UP),
-        (carried["row"], carried["message"], DOWN),
-        (applied["row"], applied["update"], UPDATES),
+        ended[["row", "computation"]].assign(kind=COMPUTING),
+        carried[["row", "message"]].assign(kind=UP),
+        carried[["row", "message"]].assign(kind=DOWN),
+        applied[["row", "update"]].assign(kind=UPDATES),
     ]
-    tables = [
-        pd.DataFrame({"row": row, "key": key, "kind": kind, "stop": stop})
-        for stop, (row, key, kind) in enumerate(stops)
-    ]
+    tables = []
+    for stop, table in enumerate(stops):
+        table.columns = ["row", "key", "kind"]
+        tables.append(table.assign(stop=stop))
     return pd.concat(tables, ignore_index=True).astype({"row": "int64", "key": "int64"})

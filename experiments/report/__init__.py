@@ -61,37 +61,38 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    first, named = results[0], labels(results)
+    run_labels = labels(results)
+    configs = []
+    manifests = []
+    for label, result in zip(run_labels, results, strict=True):
+        configs.append((label, text_of(result.config.as_dict())))
+        manifests.append((label, provenance(result)))
     return environment.get_template("page.html").render(
         style=(HERE / "page.css").read_text(encoding="utf-8"),
-        name=first.config.name,
+        name=results[0].config.name,
         question=question,
         several=len(results) > 1,
         facts=facts(results),
         summary=outcomes(results),
-        pictures=pictures(results, named),
-        waiting=waiting_table(results, named),
-        staleness=staleness_table(results, named),
-        configs=[
-            (name, text_of(of.config.as_dict())) for name, of in zip(named, results, strict=True)
-        ],
-        manifests=[(name, provenance(of)) for name, of in zip(named, results, strict=True)],
+        pictures=pictures(results, run_labels),
+        waiting=waiting_table(results, run_labels),
+        staleness=staleness_table(results, run_labels),
+        configs=configs,
+        manifests=manifests,
     )
 
 
-def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, str]]:
+def pictures(results: Sequence[Result], run_labels: Sequence[str]) -> list[dict[str, str]]:
     """The figures that apply to these results: title, `source` (a data URI), alt text, caption."""
     outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
-    runs = ", ".join(named[:MAX_NAMES])
-    if len(named) > MAX_NAMES:
-        runs += f" and {len(named) - MAX_NAMES} more"
+    runs = ", ".join(run_labels[:MAX_NAMES])
+    if len(run_labels) > MAX_NAMES:
+        runs += f" and {len(run_labels) - MAX_NAMES} more"
+    entries = [entry for entry in ENTRIES if entry.one]
+    if len(results) > 1:
+        entries = [entry for entry in ENTRIES if entry.several]
     found = []
-    for entry in ENTRIES:
-        applies = entry.one
-        if len(results) > 1:
-            applies = entry.several
-        if not applies:
-            continue
+    for entry in entries:
         arguments: tuple[Any, ...] = ()
         if entry.name == "comparison":
             target = results[0].config.evaluate.target_accuracy
@@ -135,22 +136,23 @@ class ReportTable(NamedTuple):
 
 def labels(results: Sequence[Result]) -> list[str]:
     """The label of each run: its coordinates in the sweep, or its method."""
-    said = names(results)
-    return [
-        ", ".join(_row_label(*item) for item in of.labels.items()) or said[of.path]
-        for of in results
-    ]
+    methods = names(results)
+    run_labels = []
+    for result in results:
+        coordinates = [_row_label(key, value) for key, value in result.labels.items()]
+        run_labels.append(", ".join(coordinates) or methods[result.path])
+    return run_labels
 
 
 def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The main facts: of one run its outcome, of several their number and the best."""
     table = summary(results)
-    best = table.get("accuracy", pd.Series(dtype=float)).max()
     title = "test accuracy"
     if len(table) > 1:
         title = "best accuracy"
     accuracy = []
-    if not math.isnan(best):
+    if "accuracy" in table and table["accuracy"].notna().any():
+        best = table["accuracy"].max()
         accuracy = [(title, f"{best:.2%}")]
     staleness = table["staleness"].mean()
     shown = "–"
@@ -159,12 +161,12 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     waiting = f"{table['waiting'].mean():.0%}"
     late = [("mean staleness", shown), ("time waited", waiting)]
     if len(results) > 1:
-        finished = sum(of.manifest["status"] == "finished" for of in results)
-        counts = [("runs", f"{len(results)}, {finished} finished"), ("models", str(len(table)))]
-        return [*counts, *accuracy, *late]
-    (of,) = results
-    progress = of.manifest["mileage"]
-    run = [("method", method(of)), ("workers", f"{of.config.cluster.workers}")]
+        finished = [of for of in results if of.manifest["status"] == "finished"]
+        runs = f"{len(results)}, {len(finished)} finished"
+        return [("runs", runs), ("models", str(len(table))), *accuracy, *late]
+    (result,) = results
+    progress = result.manifest["mileage"]
+    run = [("method", method(result)), ("workers", f"{result.config.cluster.workers}")]
     length = [
         ("virtual time", f"{progress['time']:.4g} s"),
         ("updates", f"{progress['updates']:,.6g}"),
@@ -176,14 +178,13 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
     """The summary: a row a run and member, the first 320."""
     table = summary(results)
     shown = table.head(10 * REPORT_ROWS)
-    texts = [
-        name for name in table if table[name].map(lambda value: isinstance(value, str | bool)).any()
-    ]
-    columns = [(name.replace("_", " "), name not in texts) for name in table]
-    rows = [
-        [format_cell(name, value, "–") for name, value in row.items()]
-        for row in shown.to_dict("records")
-    ]
+    columns = []
+    for name in table:
+        is_text = table[name].map(lambda value: isinstance(value, str | bool))
+        columns.append((name.replace("_", " "), not is_text.any()))
+    rows = []
+    for row in shown.to_dict("records"):
+        rows.append([format_cell(name, value, "–") for name, value in row.items()])
     left = len(table) - len(shown)
     note = ""
     if left:
@@ -192,81 +193,68 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
 
 
 def waiting_table(
-    results: Sequence[Result], named: Sequence[str]
+    results: Sequence[Result], run_labels: Sequence[str]
 ) -> tuple[list[tuple[str, dict[str, float]]], str]:
-    """The shares (0 to 1) of the states in the time of one run's workers, or of several runs', each
-    with its name; and what was left out.
+    """Label and shares (0 to 1) of time in each state, of one run's workers or of several runs; and
+    a note.
     """
     if len(results) > 1:
-        spent, note = (
-            pd.DataFrame([of.workers.sum() for of in results]),
-            "Each bar is the mean of a run's workers.",
-        )
+        seconds = pd.DataFrame([result.workers.sum() for result in results])
+        row_labels = list(run_labels)
+        note = "Each bar is the mean of a run's workers."
     else:
         workers = results[0].workers
-        spent, left = workers.head(REPORT_ROWS), len(workers) - REPORT_ROWS
-        named, note = (
-            [f"worker {rank}" for rank in spent["worker"]],
-            f"{left} more workers are not shown." * (left > 0),
-        )
-    found = [row.dropna().to_dict() for _, row in shares(spent).iterrows()]
-    return list(zip(named, found, strict=True)), note
+        seconds = workers.head(REPORT_ROWS)
+        row_labels = [f"worker {rank}" for rank in seconds["worker"]]
+        note = ""
+        if len(workers) > REPORT_ROWS:
+            note = f"{len(workers) - REPORT_ROWS} more workers are not shown."
+    rows = [row.dropna().to_dict() for _, row in shares(seconds).iterrows()]
+    return list(zip(row_labels, rows, strict=True)), note
 
 
-def staleness_table(results: Sequence[Result], named: Sequence[str]) -> ReportTable:
-    """How stale the applied gradients of each run were, and the number of dropped and cancelled
+def staleness_table(results: Sequence[Result], run_labels: Sequence[str]) -> ReportTable:
+    """The staleness of each run's applied gradients, and the numbers of dropped and cancelled
     ones.
     """
-    titles = (
-        "run",
-        "applied",
-        "mean",
-        "std. dev.",
-        "median",
-        "95 %",
-        "max",
-        "dropped",
-        "cancelled",
-    )
+    titles = ["applied", "mean", "std. dev.", "median", "95 %", "max", "dropped", "cancelled"]
+    columns = [("run", False)] + [(title, True) for title in titles]
     rows = []
-    for name, of in zip(named, results, strict=True):
-        applied = of.updates.loc[of.updates["status"] == "applied", "staleness"]
-        told = [applied.mean(), applied.std(ddof=0), *applied.quantile([0.5, 0.95]), applied.max()]
-        totals = of.manifest["gradients"]
-        counts = [f"{totals[status]:,}" for status in ("applied", "dropped", "cancelled")]
-        rows.append(
-            [
-                name,
-                counts[0],
-                *(f"{value:.4g}" if len(applied) else "–" for value in told),
-                *counts[1:],
-            ]
-        )
-    return ReportTable([(title, title != "run") for title in titles], rows)
+    for label, result in zip(run_labels, results, strict=True):
+        is_applied = result.updates["status"] == "applied"
+        applied = result.updates.loc[is_applied, "staleness"]
+        moments = [applied.mean(), applied.std(ddof=0)]
+        quantiles = [*applied.quantile([0.5, 0.95]), applied.max()]
+        texts = ["–"] * 5
+        if len(applied) > 0:
+            texts = [f"{value:.4g}" for value in moments + quantiles]
+        totals = result.manifest["gradients"]
+        lost = [f"{totals['dropped']:,}", f"{totals['cancelled']:,}"]
+        rows.append([label, f"{totals['applied']:,}", *texts, *lost])
+    return ReportTable(columns, rows)
 
 
 def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     """The provenance in the manifest, in groups of (name, text)."""
     manifest = result.manifest
-    run = {
-        key: manifest[key]
-        for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds")
-    }
-    run |= {"seed": manifest["seeds"]["seed"], "seed of the cluster": manifest["seeds"]["cluster"]}
-    run |= {"seeds of learning": ", ".join(map(str, dict.fromkeys(manifest["seeds"]["learning"])))}
-    counts = {f"gradients {status}": n for status, n in manifest["gradients"].items()}
-    counts |= {"evaluated": manifest["evaluated"]}
-    counts |= {f"messages {status}": n for status, n in manifest["messages"].items()}
+    run = []
+    for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds"):
+        if manifest[key] is not None:
+            run.append((key.replace("_", " "), str(manifest[key])))
+    seeds = manifest["seeds"]
+    learning = ", ".join(map(str, dict.fromkeys(seeds["learning"])))
+    run.append(("seed", str(seeds["seed"])))
+    run.append(("seed of the cluster", str(seeds["cluster"])))
+    run.append(("seeds of learning", learning))
+    counts = []
+    for status, count in manifest["gradients"].items():
+        counts.append((f"gradients {status}", f"{count:,}"))
+    counts.append(("evaluated", f"{manifest['evaluated']:,}"))
+    for status, count in manifest["messages"].items():
+        counts.append((f"messages {status}", f"{count:,}"))
     return [
-        (
-            "Run",
-            [
-                (key.replace("_", " "), str(value))
-                for key, value in run.items()
-                if value is not None
-            ],
-        ),
-        ("Counts", [(key, f"{value:,}") for key, value in counts.items()]),
+        ("Run", run),
+        ("Counts", counts),
         ("Versions", list(manifest["versions"].items())),
         ("Files, SHA-256", list(manifest["files"].items())),
     ]
