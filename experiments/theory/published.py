@@ -1,14 +1,16 @@
 """Published measurements of clusters, beside the simulation of the same clusters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
-from itertools import chain, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.document import parse_yaml
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.load import load
 from laggard.simulator import simulate
@@ -25,77 +27,38 @@ class Published(NamedTuple):
         unit: of the figures.
         figures: by the labels of a run of the config as text, in the order of its axes, without the
             axis `transfer`.
-        number: computes the figure of a run from its seconds an update.
     """
 
     source: str
     unit: str
     figures: Mapping[Labels, float]
-    number: Callable[[RunSpec, float], float]
 
 
-def _by_labels(
-    firsts: list[str], seconds: list[str], figures: Sequence[Sequence[float]]
-) -> dict[Labels, float]:
-    labels = product(firsts, seconds)
-    return dict(zip(labels, chain(*figures), strict=True))
+@cache
+def published() -> Mapping[str, Published]:
+    """All measurements, by the name of the config in `examples/published` of their cluster."""
+    path = Path(__file__).with_suffix(".yaml")
+    tables = {}
+    for name, entry in parse_yaml(path.read_text(encoding="utf-8"), path.name).items():
+        figures = {}
+        for *labels, figure in entry["figures"]:
+            figures[tuple(labels)] = figure
+        tables[name] = Published(entry["source"], entry["unit"], figures)
+    return tables
 
 
-def _nccl() -> dict[Labels, float]:
-    machines = ["4", "8", "16"]
-    networks = ["5 Gb/s, 1 ms", "2 Gb/s, 5 ms", "1 Gb/s, 10 ms"]
-    large = [[655, 1650, 3298], [763, 1921, 3841], [817, 2057, 4114]]
-    small = [[329, 835, 1669], [383, 970, 1940], [410, 1038, 2076]]
-    figures = {}
-    for size, table in (("256 MiB", large), ("128 MiB", small)):
-        for labels, figure in _by_labels(machines, networks, table).items():
-            figures[size, *labels] = figure
-    return figures
-
-
-PUBLISHED: Mapping[str, Published] = {
-    "nccl_all_reduce": Published(
-        "NCCL all-reduce under tc, AWS: tc_cluster_setting, results/allreduce.md",
-        "ms",
-        _nccl(),
-        lambda run, seconds: 1e3 * seconds,
-    ),
-    "tensorflow_p2": Published(
-        "TensorFlow benchmarks (2017), p2.8xlarge",
-        "images/s",
-        _by_labels(
-            ["ResNet-50", "Inception-v3", "ResNet-152"],
-            ["2 machines", "4 machines", "8 machines"],
-            [[751, 1388, 2744], [459, 902, 1783], [291, 565, 981]],
-        ),
-        lambda run, seconds: run.config.cluster.workers * run.config.task.batch / seconds,
-    ),
-    "ddp_v100": Published(
-        "PyTorch, benchmarks/distributed/ddp, 2 machines of 8 V100",
-        "s a step",
-        {
-            ("ResNet-50",): 0.104,
-            ("ResNet-101",): 0.179,
-            ("ResNeXt-50",): 0.157,
-            ("ResNeXt-101",): 0.450,
-        },
-        lambda run, seconds: seconds,
-    ),
-    "horovod_p100": Published(
-        "Horovod, docs/benchmarks, 128 machines of 4 P100",
-        "efficiency",
-        {("Inception-v3",): 0.90, ("VGG-16",): 0.68},
-        lambda run, seconds: run.config.cluster.compute.mean / seconds,
-    ),
-}
-"""By the name of the config in `examples/published` that describes the cluster."""
-P3_GAINS = Published(
-    "Jayarajan et al. (2019), abstract",
-    "greatest gain",
-    {("VGG-19",): 1.66, ("ResNet-50",): 1.25},
-    lambda run, seconds: seconds,
-)
-"""The largest ratio of the throughputs of P3 and of whole layers in order, over bandwidths."""
+def simulated_figure(run: RunSpec, unit: str) -> float:
+    """The figure of a run, in the unit of the measurement."""
+    seconds = step_seconds(run)
+    if unit == "ms":
+        return 1e3 * seconds
+    if unit == "images/s":
+        samples: int = run.config.cluster.workers * run.config.task.batch
+        return samples / seconds
+    if unit == "efficiency":
+        computing: float = run.config.cluster.compute.mean
+        return computing / seconds
+    return seconds
 
 
 def compare_published(name: str) -> pd.DataFrame:
@@ -112,14 +75,14 @@ def compare_published(name: str) -> pd.DataFrame:
         >>> compare_published("ddp_v100").columns.tolist()
         ['network', 'reported', 'whole', 'in buckets']
     """
-    published = PUBLISHED[name]
+    source = published()[name]
     rows: dict[Labels, dict[str, Any]] = {}
     for run in runs(_config(name)):
         labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items()}
         transfer = labels.pop("transfer", "whole")
         values = tuple(labels.values())
-        row = rows.setdefault(values, {**labels, REPORTED: published.figures[values]})
-        row[transfer] = published.number(run, step_seconds(run))
+        row = rows.setdefault(values, {**labels, REPORTED: source.figures[values]})
+        row[transfer] = simulated_figure(run, source.unit)
     return pd.DataFrame(list(rows.values()))
 
 
@@ -136,11 +99,11 @@ def compare_gains() -> pd.DataFrame:
         rows.append((network, servers, bandwidth, transfer, step_seconds(run)))
     table = pd.DataFrame(rows, columns=[*keys, "bandwidth", "transfer", "seconds"])
     seconds = table.pivot(index=[*keys, "bandwidth"], columns="transfer", values="seconds")
-    gain = P3_GAINS.unit
+    _, gain, reported = published()["p3"]
     gains = (seconds["layers in order"] / seconds["P3"]).rename(gain).reset_index()
     best = gains.groupby(keys)[gain].idxmax()
     greatest = gains.loc[best].reset_index(drop=True)
-    greatest[REPORTED] = [P3_GAINS.figures[network,] for network in greatest["network"]]
+    greatest[REPORTED] = [reported[network,] for network in greatest["network"]]
     return greatest
 
 
