@@ -49,8 +49,7 @@ from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
-from laggard.simulator.timing.recorded import Recorded
-from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
+from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Recorded, Window
 from tests.models.images import images
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
@@ -209,12 +208,12 @@ def network(draw, workers, topology):
         cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
         links=links,
         colocated=served and not links and draw(COIN),
-        changes=changes(draw, workers),
+        changes=changes(draw, workers, sharing),
         groups=joined,
     )
 
 
-def changes(draw, workers):
+def changes(draw, workers, sharing):
     """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of
     the cases.
     """
@@ -226,6 +225,8 @@ def changes(draw, workers):
     rows = []
     for ends in given[draw(whole(0, len(given) - 1)) :]:
         start, bandwidth = draw(SECONDS), draw(one_of(None, 0.0, draw(SPEED)))
+        if sharing == "fifo":
+            bandwidth = None
         latency = draw(UNIT) if bandwidth is None or draw(COIN) else None
         rows.append(
             Change(

@@ -11,8 +11,7 @@ import numpy as np
 
 from laggard.simulator.errors import HUGE, InvalidSettingError
 from laggard.simulator.network.changes import Change, Changes
-from laggard.simulator.timing.recorded import Recorded
-from laggard.simulator.timing.slowdowns import Crash, Window
+from laggard.simulator.timing.slowdowns import Crash, Recorded, Window
 
 RowT = TypeVar("RowT")
 SLOWDOWN_COLUMNS = ("worker", "from", "to", "factor")

@@ -13,8 +13,8 @@ from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
-from laggard.simulator.timing.recorded import Recorded
-from laggard.simulator.timing.slowdowns import Crash, Slowdown
+from laggard.simulator.timing.slowdowns import Crash, Recorded, Slowdown
+from laggard.simulator.timing.steps import StepFunction
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
 
@@ -75,10 +75,17 @@ class Cluster(Settings):
         ]
         return replace(self, slowdowns=bound)
 
-    def slowdowns_of(self, rank: int) -> list[Slowdown]:
-        """What slows worker `rank`."""
-        hit = [one for one in self.slowdowns if not isinstance(one, Crash) and one.hits(rank)]
-        return [one.by_worker[rank] if isinstance(one, Recorded) else one for one in hit]
+    def slowdowns_of(self, rank: int) -> list[Slowdown | StepFunction]:
+        """The factors on the compute times of worker `rank`."""
+        factors: list[Slowdown | StepFunction] = []
+        for slowdown in self.slowdowns:
+            if isinstance(slowdown, Crash) or not slowdown.hits(rank):
+                continue
+            if isinstance(slowdown, Recorded):
+                factors.append(slowdown.by_worker[rank])
+            else:
+                factors.append(slowdown)
+        return factors
 
     @property
     def serves_at_once(self) -> bool:

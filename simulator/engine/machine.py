@@ -32,6 +32,7 @@ from laggard.simulator.timing.events import (
     new_work,
 )
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
+from laggard.simulator.timing.steps import StepFunction
 
 REMEMBERED = 1024  # receivers that a node caches as reachable
 INFINITE = math.inf  # read in every cycle
@@ -54,7 +55,7 @@ class Machine(Node):
         services: Services,
         start: Tensor,
         durations: Durations,
-        slowdowns: Sequence[Slowdown],
+        slowdowns: Sequence[Slowdown | StepFunction],
         batches: Iterator[Any],
     ) -> None:
         self._services, self._env = (

@@ -11,8 +11,7 @@ from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings
 from laggard.simulator.recording.counters import Counters, RunProgress
 from laggard.simulator.timing.distributions.distribution import mean_of
-from laggard.simulator.timing.recorded import Recorded
-from laggard.simulator.timing.slowdowns import Factor, Markov, Window
+from laggard.simulator.timing.slowdowns import Factor, Markov, Recorded, Window
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,9 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
                 fast[rank] *= min(one.factor, 1.0)
                 slow[rank] *= max(one.factor, 1.0)
         elif isinstance(one, Recorded):
-            for rank, own in one.by_worker.items():
-                fast[rank] *= min(1.0, *own.factors)
-                slow[rank] *= max(1.0, *own.factors)
+            for rank, factor in one.by_worker.items():  # 1 before the first row
+                fast[rank] *= min(factor.values)
+                slow[rank] *= max(factor.values)
     shortest, longest = min(fast.values(), default=mean), max(slow.values(), default=mean)
     if not 0 < shortest <= longest < math.inf:
         raise InvalidSettingError(

@@ -196,7 +196,7 @@ class Network(Settings):
         if self.groups is not None:
             self.groups.check(self, workers)
         if self.changes is not None:
-            self.changes.check(workers, partial(self.machine, workers=workers))
+            self.changes.check(workers, self.sharing, partial(self.machine, workers=workers))
         carded: set[int] = set()
         for index, card in enumerate(self.cards):
             if card.worker >= workers or card.worker in carded:

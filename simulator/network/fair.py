@@ -61,6 +61,11 @@ class MaxMin:
         self._remove(flow)
         self._rest()
 
+    def touch(self, links: Iterable[Link]) -> None:
+        """Solve in this instant for the rates that new bandwidths of `links` affect."""
+        self._touched.update(dict.fromkeys(links))
+        self._timer.schedule(self._env.now)
+
     def _touch(self, flow: Rated) -> None:
         for link in flow.route:
             self._touched[link] = None
@@ -141,9 +146,12 @@ class MaxMin:
         del self._flows[flow]
 
     def is_star(self, link: Link) -> bool:
-        """Whether the messages over `link` share no other link with another message."""
+        """Whether the messages over `link` share no other link with another message.
+
+        A message with a link that is down has no rate, which a star cannot hold.
+        """
         return all(
-            crossed is link or len(crossed.flows) == 1
+            crossed.bandwidth and (crossed is link or len(crossed.flows) == 1)
             for flow in link.flows
             for crossed in flow.route
         )

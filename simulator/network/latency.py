@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from laggard.simulator.network.changes import StepFunction
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Distribution, Durations
 from laggard.simulator.timing.distributions.distribution import is_law
+from laggard.simulator.timing.steps import StepFunction
 from laggard.simulator.timing.streams import LATENCY, StoredStream
 
 
@@ -29,16 +29,18 @@ class Latencies:
         # (left, latency, arrival)
         self._under_way: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
 
-    def draw(self, law: float | Distribution | StepFunction, sender: int) -> float:
+    def draw(self, latency: Any, sender: int) -> float:
         """The latency of the next message of node `sender` (s): a number, or drawn from a law, that
         of the moment.
         """
-        own: float | Distribution = law.at(self._env.now) if isinstance(law, StepFunction) else law
-        if not is_law(own):
-            return cast(float, own)
+        law: float | Distribution = latency
+        if isinstance(latency, StepFunction):
+            law, _ = latency.at(self._env.now)
+        if not is_law(law):
+            return cast(float, law)
         if sender not in self._streams:
             stream = StoredStream(self._generator, self._seed, LATENCY, sender)
-            self._streams[sender] = Durations(own, stream, sender)
+            self._streams[sender] = Durations(law, stream, sender)
         return self._streams[sender].next()
 
     def schedule(

@@ -8,6 +8,7 @@ from simpy.events import Event
 
 from laggard.simulator.errors import check_duration
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.steps import StepFunction
 
 if TYPE_CHECKING:
     from laggard.simulator.network.fair import MaxMin
@@ -84,7 +85,8 @@ class Link:
     """One direction of a card or a wire.
 
     Attributes:
-        bandwidth: bytes per second, finite.
+        bandwidth: bytes per second, finite; where it changes, that of the moment.
+        steps: the bandwidth over time, where it changes.
         free: under `fifo`, the moment (s) at which its queue is empty.
         flows: under `fair`, the messages that cross it now.
         unallocated, waiting: while rates are solved for, the remaining bandwidth and the messages
@@ -92,10 +94,11 @@ class Link:
         level: the rate (bytes per second) at which it was full, if it was.
     """
 
-    __slots__ = ("bandwidth", "flows", "free", "level", "unallocated", "waiting")
+    __slots__ = ("bandwidth", "flows", "free", "level", "steps", "unallocated", "waiting")
 
-    def __init__(self, bandwidth: float) -> None:
+    def __init__(self, bandwidth: float, steps: StepFunction | None = None) -> None:
         self.bandwidth = self.unallocated = bandwidth
+        self.steps = steps
         self.free, self.level, self.waiting = 0.0, math.inf, 0
         self.flows: dict[Rated, None] = {}
 

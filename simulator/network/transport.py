@@ -16,15 +16,11 @@ from laggard.simulator.network.latency import Latencies
 from laggard.simulator.network.links import Ends, Flow, Link
 from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.topology import Topology
-from laggard.simulator.network.varying import (
-    VaryingFairSharing,
-    VaryingFifoSharing,
-    VaryingLink,
-    VaryingPaths,
-)
+from laggard.simulator.network.varying import VaryingFairSharing, VaryingPaths
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.steps import StepFunction
 
-Sharing = FairSharing | FifoSharing | VaryingFairSharing | VaryingFifoSharing
+Sharing = FairSharing | FifoSharing
 
 
 class Transfer:
@@ -166,24 +162,32 @@ class Transport:
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
             return self._inside(sender, receiver)
-        own, network = self._special.get((start, end)), self._network
-        beside, trunks = (0.0, {}) if self._trunks is None else self._trunks.between(start, end)
+        special = self._special.get((start, end))
+        beside: float = 0.0
+        trunks: Mapping[Ends, float | None] = {}
+        if self._trunks is not None:
+            beside, trunks = self._trunks.between(start, end)
         if self._varying is not None:
-            latency = self._varying.latency(sender, (start, end), own)
-            links = self._varying.links((start, end), own, trunks)
-            for ends, steps in links.items():
-                if ends not in self._links:
-                    self._links[ends] = VaryingLink(steps)
-            route = tuple(self._links[ends] for ends in links)
+            latency = self._varying.latency(sender, (start, end), special)
+            route = self._varying_route(self._varying.links((start, end), special, trunks))
+        elif special is None:
+            latency = self._network.latency_from(sender)
+            route = self._route(start, end, None, trunks)
         else:
-            if own is None or own.latency is None:
-                latency = network.latency_from(sender)
-            else:
-                latency = own.latency
-            route = self._route(start, end, None if own is None else own.bandwidth, trunks)
+            latency = special.latency
+            if latency is None:
+                latency = self._network.latency_from(sender)
+            route = self._route(start, end, special.bandwidth, trunks)
         if beside and self._drawn is None:
-            return (latency + beside, 0.0, route)
-        return (latency, beside, route)
+            return latency + beside, 0.0, route
+        return latency, beside, route
+
+    def _varying_route(self, links: Mapping[Ends, StepFunction]) -> tuple[Link, ...]:
+        for ends, steps in links.items():
+            if ends not in self._links:
+                changes = steps if steps.moments else None
+                self._links[ends] = Link(steps.values[0], changes)
+        return tuple(self._links[ends] for ends in links)
 
     def _route(
         self, start: int, end: int, between: float | None, trunks: Mapping[Ends, float | None]
@@ -223,12 +227,10 @@ class Transport:
 
 def _make_sharing(network: Network, env: Clock) -> Sharing:
     """What decides how the messages on a link share its bandwidth."""
-    if network.changes is not None:
-        if network.sharing == "fair":
-            return VaryingFairSharing(env)
-        return VaryingFifoSharing(env)
     if network.sharing == "fifo":
         return FifoSharing(env)
+    if network.changes is not None:
+        return VaryingFairSharing(env)
     if network.groups is not None:
         return NestedFairSharing(env)
     return FairSharing(env)

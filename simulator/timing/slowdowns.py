@@ -1,9 +1,9 @@
 """Slowdowns and crashes of workers over time."""
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from numpy.random import Generator
@@ -16,17 +16,18 @@ from laggard.simulator.errors import (
     Settings,
     bounded,
 )
+from laggard.simulator.timing.steps import StepFunction
 
 
 class Slowdown(Protocol):
-    """A factor on the durations of some workers that is constant between moments."""
+    """A factor on the compute times of some workers that is constant between moments."""
 
     def hits(self, rank: int) -> bool:
-        """Whether worker `rank` is slowed at all."""
+        """Whether worker `rank` is ever slowed."""
         ...
 
     def at(self, time: float) -> tuple[float, float]:
-        """The factor at `time` (s) and the moment until which it holds (s, may be infinite)."""
+        """The factor at `time` (s), and the moment (s) until which it holds, which may be inf."""
         ...
 
     def bound(self, rng: Generator) -> "Slowdown":
@@ -36,7 +37,7 @@ class Slowdown(Protocol):
 
 @dataclass(frozen=True)
 class Group(Settings):
-    """The worker, or the workers together, that are affected.
+    """The workers that a slowdown or a crash affects.
 
     Attributes:
         worker: one rank.
@@ -64,7 +65,7 @@ class Group(Settings):
         return (self.worker,)
 
     def hits(self, rank: int) -> bool:
-        """Whether `rank` is among them."""
+        """Whether `rank` is affected."""
         return rank in self.ranks
 
     def bound(self, rng: Generator) -> Any:
@@ -77,7 +78,7 @@ class Factor(Group):
     """Workers that are always `factor` times as slow (0.5: twice as fast).
 
     Attributes:
-        factor: how many times as long their mini-batches take.
+        factor: by which their compute times are multiplied.
     """
 
     _: KW_ONLY
@@ -89,12 +90,12 @@ class Factor(Group):
 
 @dataclass(frozen=True)
 class Window(Group):
-    """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside.
+    """Workers that are `factor` times as slow from `start` to `end`, and unchanged outside.
 
     Attributes:
-        factor: how many times as long their mini-batches take meanwhile.
-        start: when it begins (s).
-        end: when it is over (s), above `start`.
+        factor: by which their compute times are multiplied.
+        start: when the slowdown begins (s).
+        end: when it ends (s), above `start`.
     """
 
     _: KW_ONLY
@@ -110,26 +111,25 @@ class Window(Group):
         if time < self.start:
             return 1.0, self.start
         if time < self.end:
-            return (self.factor, self.end)
-        return (1.0, math.inf)
+            return self.factor, self.end
+        return 1.0, math.inf
 
 
 @dataclass(frozen=True)
 class Markov(Group):
-    """Workers that are `factor` times as slow at random times: a Markov chain with two states, slow
-    and normal.
+    """Workers that are `factor` times as slow at random times: a two-state Markov chain.
 
-    Either state lasts for an exponential time, of mean `slow_for` or `fast_for` (s), and the chain
-    starts in its stationary state, slow with probability p = slow_for / (slow_for + fast_for): the
-    mean speed is 1 - p + p / factor at every moment. With fast_for << slow_for it is `Factor`.
-    Workers of one group are slow at the same moments.
+    Each state, slow or normal, lasts for an exponential time of mean `slow_for` or `fast_for`. The
+    chain starts in its stationary state, slow with probability p = slow_for / (slow_for +
+    fast_for), so the mean speed is 1 - p + p / factor at every moment. With fast_for << slow_for it
+    is `Factor`. Workers of one group are slow at the same moments.
 
     Source: Gilbert (1960), the two-state chain.
 
     Attributes:
-        factor: how many times as long their mini-batches take while they are slow.
-        slow_for: mean time that they are slow (s).
-        fast_for: mean time that they are not (s).
+        factor: by which their compute times are multiplied in the slow state.
+        slow_for: mean duration of the slow state (s).
+        fast_for: mean duration of the normal state (s).
     """
 
     _: KW_ONLY
@@ -139,7 +139,7 @@ class Markov(Group):
 
     @property
     def speed(self) -> float:
-        """The mean speed, 1 where nothing is slow."""
+        """The mean speed, as a fraction of full speed."""
         slow = self.slow_for / (self.slow_for + self.fast_for)
         return 1 - slow + slow / self.factor
 
@@ -147,73 +147,69 @@ class Markov(Group):
         raise TypeError("the moments of a Markov slowdown are random: bind it to a stream first")
 
     def bound(self, rng: Generator) -> Slowdown:
-        return Path(self, rng)
+        return MarkovPath(self, rng)
 
 
-FORGOTTEN = 100_000
+MIXING_PERIODS = 100_000
 """Mean periods of a chain after which its state is taken to be independent of the last one."""
 
 
-class Path:
-    """The random moments of a Markov slowdown, drawn as far as needed."""
+class MarkovPath(StepFunction):
+    """The random moments of a Markov slowdown, drawn up to the latest time asked for.
+
+    `values` holds the factor of each state drawn so far, and `moments` its end.
+    """
+
+    __slots__ = ("_chain", "_rng", "_slow", "ranks")
+
+    moments: list[float]
+    values: list[float]
 
     def __init__(self, chain: Markov, rng: Generator) -> None:
-        self._chain, self._rng = chain, rng
-        self._slow_first = self._draw_state()
-        self._changes = [0.0]
+        super().__init__([], [])
         self.ranks = chain.ranks
-        self._draw()
+        self._chain, self._rng = chain, rng
+        self._enter(self._draw_state(), 0.0)
 
     def hits(self, rank: int) -> bool:
         return rank in self.ranks
 
-    def at(self, time: float) -> tuple[float, float]:
-        if time - self._changes[-1] > FORGOTTEN * (self._chain.slow_for + self._chain.fast_for):
-            self._skip(time)
-        while self._changes[-1] <= time:
-            self._draw()
-        passed = bisect_right(self._changes, time)
-        return self._chain.factor if self._is_slow(passed) else 1.0, self._changes[passed]
-
     def bound(self, rng: Generator) -> Slowdown:
         return self
 
-    def _skip(self, time: float) -> None:
-        """Enter the stationary state at `time`: so long after the last change, the state does not
-        depend on it.
-        """
-        slow = self._draw_state()
-        self._changes.append(time)
-        if self._is_slow(len(self._changes)) != slow:
-            self._changes.append(time)
+    def at(self, time: float) -> tuple[float, float]:
+        chain = self._chain
+        if time - self.moments[-1] > MIXING_PERIODS * (chain.slow_for + chain.fast_for):
+            # So long after the last change the state is independent of it: skip to `time` instead
+            # of drawing every change before. The state that is skipped is never asked for.
+            self.values.append(math.nan)
+            self.moments.append(time)
+            self._enter(self._draw_state(), time)
+        while self.moments[-1] <= time:
+            self._enter(not self._slow, self.moments[-1])
+        return super().at(time)
 
     def _draw_state(self) -> bool:
-        """Whether the chain is slow, in its stationary state."""
-        return (
-            self._rng.random() * (self._chain.slow_for + self._chain.fast_for)
-            < self._chain.slow_for
-        )
+        """Draw from the stationary distribution whether the chain is slow."""
+        period = self._chain.slow_for + self._chain.fast_for
+        return self._rng.random() * period < self._chain.slow_for
 
-    def _is_slow(self, number: int) -> bool:
-        """Whether the chain is slow in its `number`-th state, from 1."""
-        return (number % 2 == 1) == self._slow_first
-
-    def _draw(self) -> None:
-        """Draw the end of the last state."""
-        slow = self._is_slow(len(self._changes))
+    def _enter(self, slow: bool, begin: float) -> None:
+        """Enter a state at `begin` (s), and draw its end."""
         mean = self._chain.slow_for if slow else self._chain.fast_for
-        self._changes.append(self._changes[-1] + self._rng.exponential(mean))
+        self._slow = slow
+        self.values.append(self._chain.factor if slow else 1.0)
+        self.moments.append(begin + self._rng.exponential(mean))
 
 
 @dataclass(frozen=True)
 class Crash(Group):
-    """Workers that go down at `at` (s) and return at `back` or never; their work and messages are
-    lost.
+    """Workers that go down at `at` and return at `back` or never; work and messages are lost.
 
-    A worker that returns has the model that it had, and its roles start anew.
+    A worker that returns keeps its model; its roles start again from their first lines.
 
     Attributes:
-        at: when they go down (s).
+        at: when the workers go down (s).
         back: when they return (s), after `at`; null is never.
     """
 
@@ -227,15 +223,69 @@ class Crash(Group):
             bounded(self, "back", above=self.at)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """Many slowdowns and crashes, found by bisection; they act as in a list, one by one.
+
+    Attributes:
+        rows: windows, whose factors multiply where they overlap, and crashes.
+    """
+
+    rows: Sequence[Window | Crash]
+
+    @property
+    def crashes(self) -> list[Crash]:
+        """The crashes among the rows."""
+        return [row for row in self.rows if isinstance(row, Crash)]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The workers that the rows name."""
+        return sorted({rank for row in self.rows for rank in row.ranks})
+
+    @cached_property
+    def by_worker(self) -> Mapping[int, StepFunction]:
+        """The factor of each worker that is slowed."""
+        windows: dict[int, list[Window]] = {}
+        for row in self.rows:
+            if isinstance(row, Window):
+                for rank in row.ranks:
+                    windows.setdefault(rank, []).append(row)
+        return {rank: multiply_windows(rows) for rank, rows in windows.items()}
+
+    def hits(self, rank: int) -> bool:
+        """Whether worker `rank` is ever slowed."""
+        return rank in self.by_worker
+
+    def bound(self, rng: Generator) -> "Recorded":
+        """Itself: its moments are not random."""
+        return self
+
+
 SLOWDOWNS: dict[str, type] = {"factor": Factor, "window": Window, "markov": Markov, "crash": Crash}
 
 
-def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -> float:
-    """How long work of `seconds` at full speed takes from `now` on, with the slowdowns' factors
-    multiplied.
+def multiply_windows(windows: Sequence[Window]) -> StepFunction:
+    """The product of the factors of `windows`, over time."""
+    moments = sorted({moment for window in windows for moment in (window.start, window.end)})
+    place = {moment: index for index, moment in enumerate(moments)}
+    factors = [1.0] * (len(moments) + 1)  # the first before all windows
+    for window in windows:
+        for index in range(place[window.start], place[window.end]):
+            factors[index + 1] *= window.factor
+    return StepFunction(moments, factors)
+
+
+def apply_slowdowns(
+    seconds: float, now: float, slowdowns: Sequence[Slowdown | StepFunction]
+) -> float:
+    """How long work of `seconds` at full speed takes from `now` on, with all factors multiplied.
 
     The worker's speed is 1 / prod(factors), constant between the moments at which a factor changes:
     the work done is integrated from one such moment to the next.
+
+    Raises:
+        InvalidSettingError: a factor is not positive, or holds for no time.
 
     Example:
         >>> # 1 s at full speed, half a second's work in 2 s, and 0.5 s at full speed
@@ -248,13 +298,10 @@ def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -
     while True:
         factors, untils = zip(*(slowdown.at(time) for slowdown in slowdowns), strict=True)
         factor, until = float(math.prod(factors)), float(min(untils))
-        if not 0 < factor < math.inf or until <= time:
-            raise InvalidSettingError(
-                repr(slowdowns),
-                f"at({time})",
-                "a positive factor that holds for a while",
-                (factor, until),
-            )
+        if not 0 < factor < math.inf or until <= time:  # a plugin's; else the loop would not end
+            expected = "a positive factor that holds for a while"
+            got = (factor, until)
+            raise InvalidSettingError(repr(slowdowns), f"at({time})", expected, got)
         if left * factor <= until - time:
             return float(time - now + left * factor)
         left -= (until - time) / factor

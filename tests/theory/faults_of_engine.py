@@ -82,10 +82,6 @@ def forgetful_queue(right: Any) -> Any:
     return enter
 
 
-def at_the_first_bandwidth(right: Any) -> Any:
-    return lambda self, begin, size: begin + size / self.steps.at(begin)
-
-
 def overtaking(right: Any) -> Any:
     return lambda self, sender, receiver, delay, seconds, arrival: self._env.after(
         delay + seconds, arrival
@@ -167,10 +163,6 @@ ENGINE = {
     "a trunk shares alike, whatever limits a message elsewhere": (
         Replaced(fair.MaxMin, "_rate", shares_alike),
         test_trunks.test_unequal_trunks,
-    ),
-    "a queue keeps the bandwidth that a message began with": (
-        Replaced(varying.VaryingLink, "finish", at_the_first_bandwidth),
-        partial(test_network_changes.test_alone, 2.5, "fifo"),
     ),
     "rates are not solved anew at a change": (
         Replaced(varying.VaryingFairSharing, "_change", lambda right: lambda self: None),

@@ -7,9 +7,9 @@ from laggard.simulator import SERVER, AllReduce, Cluster, Network, Node, Role, R
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.distributions import Constant
 from tests.theory.statements import equal
-from tests.theory.test_networks import Sends, either_sharing
+from tests.theory.test_networks import Sends
 
-CAPACITY, LINDLEY, GALLAGER = "cumulative capacity", "Lindley (1952)", "Bertsekas & Gallager"
+CAPACITY, GALLAGER = "cumulative capacity", "Bertsekas & Gallager"
 ALPHA, P = 0.125, 4
 STEPS = [
     Change(receiver=SERVER, start=2.0, end=5.0, bandwidth=0.25),
@@ -37,28 +37,14 @@ def inverse(size: float) -> float:
     return float(np.interp(size, BYTES, MOMENTS))
 
 
-@either_sharing
 @pytest.mark.parametrize("size", [1.0, 2.0, 2.5, 7.0])
-def test_alone(size: float, sharing: str) -> None:
+def test_alone(size: float) -> None:
     """The bytes that pass by t are the integral of the bandwidth; with it, its inverse gives the
     end.
     """
-    arrived = arrivals([0.5], [size], STEPS, latency=ALPHA, sharing=sharing)
-    text = f"{size:g} bytes from 0.5 s on over 1, 0.25, then 2 B/s, {sharing}: alpha + C^-1(C(0.5) + N)"
+    arrived = arrivals([0.5], [size], STEPS, latency=ALPHA)
+    text = f"{size:g} bytes from 0.5 s on over 1, 0.25, then 2 B/s, fair: alpha + C^-1(C(0.5) + N)"
     equal(text, ALPHA + inverse(0.5 + size), arrived, source=CAPACITY)
-
-
-def test_queue() -> None:
-    """In a queue a message begins when it comes, or when the one before has passed."""
-    moments, sizes = [0.0, 0.5, 1.0, 4.0, 20.0], [1.25, 0.5, 0.625, 3.0, 4.0]
-    left = arrivals(moments, sizes, STEPS, sharing="fifo")
-    end = 0.0
-    for number, (moment, size) in enumerate(zip(moments, sizes, strict=True), 1):
-        end = inverse(float(np.interp(max(moment, end), MOMENTS, BYTES)) + size)
-        text = (
-            f"message {number} of a queue, sent at {moment:g} s: C^-1(C(max(A_n, D_(n - 1))) + N)"
-        )
-        equal(text, end, left[number - 1], source=LINDLEY)
 
 
 def test_two_share() -> None:
@@ -89,16 +75,15 @@ def test_card_of_one() -> None:
     equal(f"{text}: 2 s + 3 / 0.75 s", 6.0, second, source=GALLAGER)
 
 
-@either_sharing
 @pytest.mark.parametrize("workers", [1, 6])
-def test_outage(workers: int, sharing: str) -> None:
+def test_outage(workers: int) -> None:
     """Bytes wait for its end: what was under way is later by its length, what has passed is not."""
     sizes = [1.0] * workers
-    without = arrivals([0.0] * workers, sizes, [], sharing=sharing)
+    without = arrivals([0.0] * workers, sizes, [])
     outage = Change(start=0.5, end=8.0, bandwidth=0.0)
-    arrived = arrivals([0.0] * workers, sizes, [outage], sharing=sharing)
+    arrived = arrivals([0.0] * workers, sizes, [outage])
     equal(
-        f"P = {workers}, down for 7.5 s, {sharing}: later by",
+        f"P = {workers}, down for 7.5 s, fair: later by",
         7.5,
         arrived - without,
         source=CAPACITY,
@@ -107,10 +92,9 @@ def test_outage(workers: int, sharing: str) -> None:
         [0.0] * workers,
         sizes,
         [Change(start=float(workers), end=99.0, bandwidth=0.0)],
-        sharing=sharing,
     )
     equal(
-        f"P = {workers}, down from P N beta on, {sharing}: later by",
+        f"P = {workers}, down from P N beta on, fair: later by",
         0.0,
         after - without,
         source=CAPACITY,
@@ -150,17 +134,16 @@ def test_no_overtaking() -> None:
     equal(text, 3.0, found["started"], source="definition", wrong=1 + ALPHA)
 
 
-@either_sharing
-def test_ring(sharing: str) -> None:
+def test_ring() -> None:
     """In a ring of equal cards each link passes 2 (P - 1) N / P bytes without a pause, as fast as
     it is.
     """
     changes = Changes(
         [Change(start=2.0, end=5.0, bandwidth=0.25), Change(start=5.0, bandwidth=2.0)]
     )
-    network = Network(bandwidth=1.0, message_bytes=4.0, sharing=sharing, changes=changes)  # type: ignore[arg-type]
+    network = Network(bandwidth=1.0, message_bytes=4.0, changes=changes)
     found = simulate(
         Cluster(P, Constant(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)
     ).updates
-    text = f"ring of {P}, 4 bytes, cards of 1, 0.25, then 2 B/s, {sharing}: C^-1(C(1) + 2 (P - 1) N / P)"
+    text = f"ring of {P}, 4 bytes, cards of 1, 0.25, then 2 B/s, fair: C^-1(C(1) + 2 (P - 1) N / P)"
     equal(text, inverse(1 + 6.0), found["time"], source=CAPACITY)

@@ -1,6 +1,4 @@
-"""Networks that change over time, against the fluid model, cumulative capacities and constant
-networks.
-"""
+"""Networks that change over time, against the fluid model and constant networks; queues."""
 
 import math
 from contextlib import nullcontext
@@ -14,21 +12,21 @@ from laggard.simulator import SERVER, Cluster, Evaluate, Network, Rule, Stop, si
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.errors import InvalidSettingError
-from laggard.simulator.network.changes import Change, Changes, StepFunction
+from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.network.topology import Complete
-from laggard.simulator.network.varying import VaryingFairSharing, VaryingFifoSharing, VaryingLink
+from laggard.simulator.network.varying import VaryingFairSharing
 from laggard.simulator.recording.messages import Record
 from laggard.simulator.testing.fingerprint import fingerprint
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
+from laggard.simulator.timing.steps import StepFunction
 from tests.simulator.network.traffic import BLOCKS, Traffic, arrivals, carried, fluid
 
 BANDWIDTH = 10.0
-SHARINGS = pytest.mark.parametrize("sharing", ["fair", "fifo"])
-WIRES = [{}, {"sharing": "fifo"}, {"wiring": "pairs"}, {"wiring": "pairs", "sharing": "fifo"}]
+WIRES = [{}, {"wiring": "pairs"}]
 
 
 def random_steps(rng, span=20.0):
@@ -112,11 +110,11 @@ def first(holds, least):
 def slowest(steps):
     """A link that is as fast as the slowest of several."""
     moments = sorted({moment for link in steps for moment in link.moments})
-    values = [min(link.at(at) for link in steps) for at in (-math.inf, *moments)]
+    values = [min(link.at(at)[0] for link in steps) for at in (-math.inf, *moments)]
     return Cumulative(StepFunction(moments, values))
 
 
-def queued(sends, steps, withdrawn=None):
+def queued(sends, steps):
     """When messages end that wait in a queue at each link, link after link in order of arrival.
 
     A message comes to a link when the slowest of those that follow could pass it on without a
@@ -139,10 +137,9 @@ def queued(sends, steps, withdrawn=None):
     return ends
 
 
-@pytest.mark.parametrize("changing", [True, False])
 @pytest.mark.parametrize("hops", [1, 2, 3])
 @BLOCKS
-def test_messages_in_queues_end_as_recursion_says(hops, changing, block):
+def test_messages_in_queues_end_as_recursion_says(hops, block):
     """D_n = C^-1(C(max(A_n, D_(n - 1))) + B_n) at each link, with C(t) the integral of its
     bandwidth.
     """
@@ -152,13 +149,9 @@ def test_messages_in_queues_end_as_recursion_says(hops, changing, block):
         routes = (np.arange(hops) * nodes + rng.integers(nodes, size=(messages, hops))).tolist()
         moments, sizes = rng.uniform(0, 8, messages), 10 ** rng.uniform(-1, 1.2, messages)
         sends = list(zip(moments.tolist(), sizes.tolist(), routes, strict=True))
-        links = steps = [random_steps(rng) for _ in range(hops * nodes)]
-        kind = VaryingFifoSharing
-        if not changing:
-            links, kind = [link.values[0] for link in steps], FifoSharing
-            steps = [StepFunction([], [link]) for link in links]
-        found, _, _ = carried(sends, links, {}, kind)
-        expected = queued(sends, steps)
+        links = rng.uniform(0.5, 5, hops * nodes).tolist()
+        found, _, _ = carried(sends, links, {}, FifoSharing)
+        expected = queued(sends, [StepFunction([], [link]) for link in links])
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
 
 
@@ -223,11 +216,9 @@ def random_changes(rng, ranks):
 
 
 @pytest.mark.parametrize("wiring", ["cards", "pairs"])
-@SHARINGS
 @BLOCKS
-def test_any_changing_network_carries_messages_by_its_rows(wiring, sharing, block):
+def test_any_changing_network_carries_messages_by_its_rows(wiring, block):
     """Rows of pairs, of senders, of receivers and of all, beside cards and links of their own."""
-    solve = {"fair": fluid, "fifo": queued}[sharing]
     for seed in range(block * 12, block * 12 + 12):
         rng = np.random.default_rng(seed)
         speeds = {SERVER: 9.0, 0: 4.0, 1: 2.0, 2: 4.0, 3: 4.0}
@@ -235,8 +226,7 @@ def test_any_changing_network_carries_messages_by_its_rows(wiring, sharing, bloc
         own = SlowLink(0, SERVER, 3.0 if seed % 2 else None, 0.25)
         network = Network(
             bandwidth=4.0, latency=1.0, server_latency=1.5, server_bandwidth=9.0,
-            cards=[Card(1, 2.0)], links=[own], wiring=wiring, sharing=sharing,
-            changes=Changes(rows),
+            cards=[Card(1, 2.0)], links=[own], wiring=wiring, changes=Changes(rows),
         )  # fmt: skip
         steps, flows, sends = {}, [], []
         for moment in sorted(rng.uniform(0, 30, 14).tolist()):
@@ -249,7 +239,7 @@ def test_any_changing_network_carries_messages_by_its_rows(wiring, sharing, bloc
             sends.append((moment, *pair, size))
             flows.append((moment, size, tuple(list(steps).index(name) for name in links)))
         expected, by_pair = [], {}
-        for send, left in zip(sends, solve(flows, list(steps.values()), {}), strict=True):
+        for send, left in zip(sends, fluid(flows, list(steps.values()), {}), strict=True):
             moment, *pair, _ = send
             sender, receiver = pair = tuple(pair)
             usual, rows_of = 1.5 if sender == SERVER else 1.0, [pair]
@@ -267,25 +257,12 @@ def test_any_changing_network_carries_messages_by_its_rows(wiring, sharing, bloc
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
 
 
-def test_rounding_makes_no_message_begin_too_early():
-    """What passes from `least` on begins at `least` itself, not at a moment that is smaller by its
-    last digit.
-    """
-    rng = np.random.default_rng(0)
-    for _ in range(1000):
-        rate, least, lasts = rng.choice([0.7, 1.0, 3.0, 5.0]), rng.random(), rng.random()
-        link = VaryingLink(StepFunction([], [rate]))
-        begin = link.latest_begin(least + lasts, rate * (least + lasts - least), least)
-        assert least <= begin <= least + 1e-12
-
-
-@SHARINGS
-def test_link_without_limit_passes_no_earlier_bytes(sharing):
+def test_link_without_limit_passes_no_earlier_bytes():
     """0.5 B/s for a second, then no limit but the receiver's card of 4 B/s: the last 3.5 bytes take
     0.875 s.
     """
     changes = Changes([Change(0, 1, start=3.0, end=5.0, bandwidth=0.5)])
-    network = Network(bandwidth=9.0, cards=[Card(1, 4.0)], sharing=sharing, changes=changes)
+    network = Network(bandwidth=9.0, cards=[Card(1, 4.0)], changes=changes)
     assert arrivals([(4.0, 0, 1, 4.0)], network, Complete()) == pytest.approx([5.875], rel=1e-12)
 
 
@@ -307,7 +284,7 @@ def test_rows_without_effect_yet_change_no_run(number, name, changes):
     prints = []
     for rows in (None, changes):
         network = Network(
-            bandwidth=BANDWIDTH, latency=0.3, message_bytes=1.0, changes=rows, **WIRES[number % 4]
+            bandwidth=BANDWIDTH, latency=0.3, message_bytes=1.0, changes=rows, **WIRES[number % 2]
         )
         cluster = Cluster(1 if name == "delayed" else 3, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
@@ -335,11 +312,10 @@ def test_collective_on_changing_network_sends_its_messages(collective, wires):
 
 
 @pytest.mark.parametrize("cut", [False, True])
-@SHARINGS
-def test_awaited_change_does_not_keep_clock_running(sharing, cut):
+def test_awaited_change_does_not_keep_clock_running(cut):
     """Not even where the messages that it would have changed are lost in a crash."""
     changes = Changes([Change(start=5.0, end=1e6, bandwidth=1.0)])
-    network = Network(bandwidth=BANDWIDTH, sharing=sharing, changes=changes)
+    network = Network(bandwidth=BANDWIDTH, changes=changes)
     traffic = Traffic(network, workers=2, crashes=True)
     for moment in (0.0, 1.0):
         traffic.send(moment, moment, 0, SERVER, 10.0)
@@ -375,11 +351,10 @@ def test_message_ends_where_outage_begins(senders):
 
 def test_step_function_knows_values_and_their_spans():
     values = {0.0: 5.0, 1.0: 7.0, 2.0: 7.0, 3.0: 0.0}
-    steps = StepFunction.of([3.0, 1.0, 2.0, 0.0, 1.0], values.__getitem__)
+    steps = StepFunction.sample([3.0, 1.0, 2.0, 0.0, 1.0], values.__getitem__)
     assert (steps.moments, steps.values) == ([1.0, 3.0], [5.0, 7.0, 0.0])
-    assert [steps.at(time) for time in (0.5, 1.0, 2.9, 3.0)] == [5.0, 7.0, 7.0, 0.0]
-    assert [steps.until(time) for time in (0.5, 1.0, 3.0)] == [1.0, 3.0, math.inf]
-    assert [steps.since(time) for time in (1.0, 1.5, 3.0, 4.0)] == [-math.inf, 1.0, 1.0, 3.0]
+    expected = [(5.0, 1.0), (7.0, 3.0), (7.0, 3.0), (0.0, math.inf)]
+    assert [steps.at(time) for time in (0.5, 1.0, 2.9, 3.0)] == expected
 
 
 @pytest.mark.parametrize(
@@ -419,6 +394,7 @@ ROWS = [
         (Change(start=9.0, latency=1.0), {}, "changes.3.start: expected at least inf"),
         (Change(-1, latency=1.0), {"colocated": True}, "changes.2.start: expected at least inf"),
         (Change(-1, 0, latency=1.0), {"colocated": True}, "changes.3.receiver"),
+        (Change(0, 1, latency=1.0), {"sharing": "fifo"}, "changes.0.bandwidth"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(row, network, key):
@@ -430,6 +406,13 @@ def test_rows_that_do_not_fit_are_refused(row, network, key):
 def test_changes_are_refused_beside_hosts():
     with pytest.raises(InvalidSettingError, match="changes"):
         Network(changes=Changes(ROWS), hosts=Hosts(2))
+
+
+def test_latencies_of_queues_may_change():
+    changes = Changes([Change(1, 0, start=2.0, latency=3.0)])
+    network = Network(bandwidth=4.0, latency=1.0, changes=changes, sharing="fifo")
+    sends = [(0.0, 1, 0, 4.0), (3.0, 1, 0, 4.0), (3.0, 2, 0, 4.0)]
+    assert arrivals(sends, network, Complete()).tolist() == [2.0, 7.0, 6.0]
 
 
 @pytest.mark.parametrize("bandwidth", [1.0, 0.0])

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from laggard.simulator import Star
-from laggard.simulator.network.changes import StepFunction
 from laggard.simulator.network.links import Link
 from laggard.simulator.network.transport import Transport
-from laggard.simulator.network.varying import VaryingLink
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.steps import StepFunction
 
 
 class Traffic:
@@ -52,6 +51,13 @@ def arrivals(sends, network, topology=None, workers=8):
     return np.array([traffic.times[index] for index in range(len(sends))])
 
 
+def make_link(bandwidth):
+    """A link of constant bandwidth, or of one that is a step function."""
+    if not isinstance(bandwidth, StepFunction):
+        return Link(bandwidth)
+    return Link(bandwidth.values[0], bandwidth if bandwidth.moments else None)
+
+
 def carried(sends, links, withdrawn, kind):
     """When messages `(moment, bytes, links)` end under the sharing `kind`, in which order, and what
     kind of group each joined.
@@ -62,7 +68,7 @@ def carried(sends, links, withdrawn, kind):
     """
     env, ends, flows, order, groups = Clock(), np.full(len(sends), math.nan), {}, [], {}
     sharing = kind(env)
-    links = [VaryingLink(link) if isinstance(link, StepFunction) else Link(link) for link in links]
+    links = [make_link(link) for link in links]
 
     def begin(index):
         _, size, route = sends[index]
@@ -117,7 +123,7 @@ def fluid(sends, links, withdrawn):
     while not gone.all():
         alive = ~gone & (begins <= now)
         rates = np.zeros(len(sends))
-        rates[alive] = max_min(crosses[alive], [link.at(now) for link in links])
+        rates[alive] = max_min(crosses[alive], [link.at(now)[0] for link in links])
         moving = rates > 0
         through = now + left[moving] / rates[moving]
         after = min([*begins[begins > now], *stops[alive], *changes[changes > now], *through])

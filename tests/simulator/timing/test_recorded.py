@@ -7,8 +7,7 @@ import pytest
 
 from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Rule, Stop, simulate
 from laggard.simulator.timing.distributions import Gamma
-from laggard.simulator.timing.recorded import Recorded
-from laggard.simulator.timing.slowdowns import Crash, Factor, Window, apply_slowdowns
+from laggard.simulator.timing.slowdowns import Crash, Factor, Recorded, Window, apply_slowdowns
 
 WINDOWS = [
     Window(0, factor=2.0, start=1.0, end=4.0),
