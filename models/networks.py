@@ -28,9 +28,8 @@ class LeNet5:
 
     The usual modern variant. Differences from the original: padding replaces the 32 x 32 frame,
     pooling takes the maximum, every second-layer map is connected to every first-layer map, units
-    are ReLU, and the outputs are logits of
-    a cross entropy. ReLU comes after pooling: the two commute, max(relu(a), relu(b)) = relu(max(a,
-    b)), and it then has a quarter of the work.
+    are ReLU, and the outputs are logits of a cross entropy. ReLU comes after pooling: the two
+    commute, max(relu(a), relu(b)) = relu(max(a, b)), and it then has a quarter of the work.
 
     Source: LeCun, Bottou, Bengio, Haffner (1998), Gradient-based learning applied to document
     recognition.

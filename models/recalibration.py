@@ -44,10 +44,9 @@ class Recalibrated:
     """The outputs of a module with batch normalisation, as a function of its weights alone.
 
     Each layer normalises by the averages, over the fixed mini-batches of a sample of the training
-    set, of the means and
-    the unbiased variances that these have at these weights: what torch.optim.swa_utils.update_bn
-    finds. So a model is its parameters, an average of models can be evaluated, and no output
-    depends on how an evaluation is cut in pieces.
+    set, of the means and the unbiased variances that these have at these weights: what
+    torch.optim.swa_utils.update_bn finds. So a model is its parameters, an average of models can be
+    evaluated, and no output depends on how an evaluation is cut in pieces.
 
     Args:
         module: in training mode, without running statistics.

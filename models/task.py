@@ -37,11 +37,10 @@ class Supervised:
     mini-batches, mean loss.
 
     A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)`
-    where members have
-    their own data seed. It is drawn without replacement and always full: the rest of a permutation
-    is filled up from the next, and a batch larger than the shard holds a sample more than once.
-    Where a sample is a text with a label for each position, losses and accuracies are means over
-    all positions.
+    where members have their own data seed. It is drawn without replacement and always full: the
+    rest of a permutation is filled up from the next, and a batch larger than the shard holds a
+    sample more than once. Where a sample is a text with a label for each position, losses and
+    accuracies are means over all positions.
 
     With `augment`, a number of a mini-batch says which sample, and which variant of it
     (`Variants`). Variants are drawn from a child of the generator of the mini-batches, whose

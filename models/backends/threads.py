@@ -170,8 +170,8 @@ def keep_freed_memory() -> bool:
     can (glibc).
 
     A gradient by autograd frees its activations, which glibc gives back to the system and asks for
-    again, a page at a
-    time: 6,000 page faults, a tenth of the time of a mini-batch of 32 through ResNet-20.
+    again, a page at a time: 6,000 page faults, a tenth of the time of a mini-batch of 32 through
+    ResNet-20.
 
     Source: mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
     """

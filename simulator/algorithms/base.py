@@ -82,9 +82,8 @@ class Algorithm(Settings):
         """The pairs (sender, receiver) that every topology must join for this method to run on it.
 
         By default those that its own topology joins: each server and all workers, both ways, and
-        the peers. A gossip
-        method sends to the peers that the topology gives it, so that it runs on any graph of
-        workers: it returns `()`.
+        the peers. A gossip method sends to the peers that the topology gives it, so that it runs on
+        any graph of workers: it returns `()`.
         """
         graph = self.topology
         for server in (rank for rank in self.roles(workers) if rank < 0):

@@ -43,11 +43,10 @@ class GPipe(Replicated):
     which (S - 1) / (M + S - 1) is the bubble.
 
     With R replicas of the pipeline, on R S workers, each has M micro-batches of its own, and a
-    stage sums its gradient
-    with those of its replicas by a collective once its last backward pass is done: w <- w - lr (1 /
-    (R M)) sum g(w), `sync_ps` of R workers that accumulate M. With equal work in all stages, and a
-    collective of C_s seconds for stage s = 0 .. S - 1 on links of its own, an update takes max_s
-    (C_s - s (f + b)) seconds longer.
+    stage sums its gradient with those of its replicas by a collective once its last backward pass
+    is done: w <- w - lr (1 / (R M)) sum g(w), `sync_ps` of R workers that accumulate M. With equal
+    work in all stages, and a collective of C_s seconds for stage s = 0 .. S - 1 on links of its
+    own, an update takes max_s (C_s - s (f + b)) seconds longer.
 
     Attributes:
         micro_batches: M, micro-batches in an update.

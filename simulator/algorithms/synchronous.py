@@ -160,8 +160,8 @@ class SyncPS(Synchronous, Bucketed):
         completes the update.
 
         An update changes every parameter by itself, so that it can begin with those that are there.
-        Its arithmetic is
-        done, and it is counted, once all are there: nobody uses the new weights before.
+        Its arithmetic is done, and it is counted, once all are there: nobody uses the new weights
+        before.
         """
         state, sizes = self.rule.init(node.weights), [bucket.size for bucket in self.buckets(node)]
         gathered: list[dict[int, list[GradientPromise]]] = [{} for _ in sizes]
@@ -192,10 +192,9 @@ class KSync(Synchronous):
 
     w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest
     P - K are backup workers, and their late gradients are dropped. With K = P it is `sync_ps`.
-    Exponential times with mean 1 / mu on a
-    free network, the late cancelled: (H_P - H_(P-K)) / mu seconds an update. Staleness 0. Each
-    shard decides by
-    itself which gradients were late: one may count on some shards only.
+    Exponential times with mean 1 / mu on a free network, the late cancelled: (H_P - H_(P-K)) / mu
+    seconds an update. Staleness 0. Each shard decides by itself which gradients were late: one may
+    count on some shards only.
 
     Attributes:
         wait_for: K, workers per update, or below 1 their share, rounded up; all by default.

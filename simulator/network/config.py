@@ -2,8 +2,7 @@
 
 Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A
 message crosses its sender's up link and its receiver's down link, and arrives when its bytes have
-passed and the
-latency has passed: `latency + bytes / bandwidth` on a free network.
+passed and the latency has passed: `latency + bytes / bandwidth` on a free network.
 """
 
 import math

@@ -20,10 +20,10 @@ class FifoSharing:
     """Each link serves whole messages in order of arrival at that link, cut-through.
 
     The head of a message reaches the next link as soon as this one begins to serve it, or, where
-    all that follow are
-    faster, as late as its tail allows: a slow sender does not hold a fast receiver's link. The tail
-    leaves a link no earlier than it has left the one before. A busy down link does not hold the up
-    link. So N bytes over links of b_k bytes per second that are free take max_k N / b_k seconds.
+    all that follow are faster, as late as its tail allows: a slow sender does not hold a fast
+    receiver's link. The tail leaves a link no earlier than it has left the one before. A busy down
+    link does not hold the up link. So N bytes over links of b_k bytes per second that are free take
+    max_k N / b_k seconds.
     """
 
     def __init__(self, env: Clock) -> None:

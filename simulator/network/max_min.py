@@ -16,9 +16,8 @@ def refill(touched: Iterable[Link]) -> list[Rated]:
     Rates are max-min fair if and only if each message has a bottleneck: a full link of its route
     over which no message is faster. So the rates of messages over the links `touched` are solved
     for while all others keep theirs. A message that has thereby lost its bottleneck, or exceeds the
-    rate of another one at that one's bottleneck, is then included,
-    until every message has a bottleneck. Rates with this property are unique: solving for all gives
-    the same.
+    rate of another one at that one's bottleneck, is then included, until every message has a
+    bottleneck. Rates with this property are unique: solving for all gives the same.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2, the bottleneck condition.
     """
@@ -53,8 +52,8 @@ def fill(flows: Iterable[Rated]) -> Iterable[Link]:
 
     All shares grow equally until a link is full, at its `level`; the shares of its messages are
     then fixed. What a link can still give to each growing message increases when others are fixed.
-    So a heap of these values, which may be
-    outdated but are never too high, yields the next full link: O(n log n).
+    So a heap of these values, which may be outdated but are never too high, yields the next full
+    link: O(n log n).
     """
     links = {link: None for flow in flows for link in flow.route}
     for flow in flows:

@@ -17,18 +17,17 @@ class ProcessorSharingStar:
     """Messages that share one link; no other link of a message's route is used by another message.
 
     The bandwidth of the narrowest link that a message has to itself is its cap. A message whose cap
-    is below the rate
-    of the others is bound by it:
+    is below the rate of the others is bound by it:
 
         level = (bandwidth - caps of the bound) / number of the others
         rate of a message = min(cap, level)
 
     The others all have the same rate. The bytes that each of them has received since a common start
-    are the virtual
-    service: a message that joins with N bytes at virtual service v ends at v + N, whatever joins or
-    leaves meanwhile. A bound message ends at a fixed moment. So a join or a departure costs O(log
-    messages), and one timer is set, for the first end. Virtual service restarts from zero after as
-    many departures as there are messages, to limit rounding, and whenever the link is empty.
+    are the virtual service: a message that joins with N bytes at virtual service v ends at v + N,
+    whatever joins or leaves meanwhile. A bound message ends at a fixed moment. So a join or a
+    departure costs O(log messages), and one timer is set, for the first end. Virtual service
+    restarts from zero after as many departures as there are messages, to limit rounding, and
+    whenever the link is empty.
 
     Where no message is bound, this is processor sharing.
 

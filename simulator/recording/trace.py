@@ -71,10 +71,9 @@ class TraceColumns(dict[str, NDArray[Any]]):
 
     `time`, `worker`, `target` (the node whose model was read), `started`, `computed`,
     `version_read`, `version`, `staleness`, `mixings` (of that model since the read), `status`,
-    `arrived` (s; NaN where that was not
-    recorded). Three are computed on access: `version`, `arrived`, and `status` as strings, which
-    take as much memory as all others. It is a dict because pandas requires one, and stores no items
-    itself.
+    `arrived` (s; NaN where that was not recorded). Three are computed on access: `version`,
+    `arrived`, and `status` as strings, which take as much memory as all others. It is a dict
+    because pandas requires one, and stores no items itself.
     """
 
     NAMES = (

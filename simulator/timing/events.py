@@ -188,8 +188,7 @@ class Message(Verb):
         content: what it carries.
         size: in models, where servers take time over messages: what is left to take in, nothing
             unless it was sent.
-        incarnations: the sender's when it was sent, and that of the receiver for which it is
-            meant.
+        incarnations: the sender's when it was sent, and that of the receiver for which it is meant.
         waiting: its callbacks, where a crash can lose it.
     """
 

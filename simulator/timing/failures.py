@@ -53,10 +53,10 @@ class ServerCrash(Settings):
 
     It loses its updates since then, the gradients that it holds, and the messages under way to and
     from it; what is sent to it while it is away is lost too. When it is back, each worker that it
-    owes an answer announces itself again
-    and reads its weights. A worker that is computing then goes on: its gradient, of weights from
-    before the crash, counts as any other; a synchronous server drops it as late if it has lost
-    updates. Other shards keep their newer slices, so that the model is of two ages.
+    owes an answer announces itself again and reads its weights. A worker that is computing then
+    goes on: its gradient, of weights from before the crash, counts as any other; a synchronous
+    server drops it as late if it has lost updates. Other shards keep their newer slices, so that
+    the model is of two ages.
 
     Attributes:
         at: when it crashes (s).

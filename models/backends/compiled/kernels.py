@@ -3,8 +3,8 @@ called nowhere else.
 
 A feature of all samples lies in SAMPLES consecutive numbers, so that every inner loop fills the
 CPU's vectors whatever the shape of a layer. Arrays are flat; images are `(channels, height, width,
-SAMPLES)`. Sums have one order, which the
-width of the vectors does not change. NaN is passed on as torch does: a comparison with it is false.
+SAMPLES)`. Sums have one order, which the width of the vectors does not change. NaN is passed on as
+torch does: a comparison with it is false.
 
 What depends on the shapes of a network is generated beside these functions, in the same module: see
 `source`.

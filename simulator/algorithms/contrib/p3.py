@@ -88,9 +88,8 @@ class P3(Sharded, Sliced):
         """Answer each slice once it has come from all workers.
 
         An update changes every parameter by itself, so that it can begin with the slices that are
-        there. Its arithmetic
-        is done, and it is counted, once all are there: nobody computes a gradient at the new
-        weights before.
+        there. Its arithmetic is done, and it is counted, once all are there: nobody computes a
+        gradient at the new weights before.
         """
         stream, layers, state = Stream(self.order), self.layers(node), self.rule.init(node.weights)
         come: dict[tuple[int, int], list[int]] = {}

@@ -178,9 +178,8 @@ def flush_denormals() -> Iterator[None]:
     CPU can.
 
     The momentum of a member whose gradient is 0 shrinks to such numbers and stays there, and a CPU
-    takes many times as
-    long for them: a run of LeNet-5 under Adam took 1.5 times as long with all units dead. Only for
-    the optimiser: the clock's sums need such numbers.
+    takes many times as long for them: a run of LeNet-5 under Adam took 1.5 times as long with all
+    units dead. Only for the optimiser: the clock's sums need such numbers.
     """
     from torch import set_flush_denormal
 

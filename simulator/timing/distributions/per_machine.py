@@ -21,9 +21,9 @@ class TwoLevelGamma(Settings):
     around that mean.
 
     m_i ~ Gamma(mean, machine_cv) and X ~ Gamma(m_i, batch_cv), each given by its mean and its
-    coefficient of
-    variation: mean `mean`, variance mean^2 (M + B + M B) over machines and mini-batches, with M =
-    machine_cv^2 and B = batch_cv^2. As machine_cv goes to 0 it becomes `Gamma`.
+    coefficient of variation: mean `mean`, variance mean^2 (M + B + M B) over machines and
+    mini-batches, with M = machine_cv^2 and B = batch_cv^2. As machine_cv goes to 0 it becomes
+    `Gamma`.
 
     Source: Ali et al. (2000), coefficients of variation V_machine and V_task; Hakimi et al. (2019),
     arXiv 1907.11612 (DANA), V_machine and V_batch.

@@ -62,8 +62,8 @@ class Uniform(Settings):
 class Normal(Settings):
     """Normal(location, scale) truncated to positive durations by redrawing.
 
-    With a = location / scale, phi and Phi the standard normal density and distribution and
-    r = phi(a) / Phi(a): mean = location + scale r, variance = scale^2 (1 - a r - r^2).
+    With a = location / scale, phi and Phi the standard normal density and distribution and r =
+    phi(a) / Phi(a): mean = location + scale r, variance = scale^2 (1 - a r - r^2).
 
     Attributes:
         location: mean of the normal distribution before it is truncated (s).
