@@ -140,15 +140,24 @@ def format_value(value: object) -> str:
     return text
 
 
-def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
+def translate_error(
+    error: ValidationError, document: Mapping[str, Any], place: str = ""
+) -> ConfigError:
     """The problems that pydantic has with `document`, each under its dotted key: the first one,
     with the others.
+
+    Args:
+        place: the dotted key of the document.
     """
     problems: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for item in error.errors(include_url=False):
         path = _path(item["loc"], document, item["type"])
         problems.setdefault(path, []).append(item)
-    first, *others = [_translate(".".join(path), items) for path, items in problems.items()]
+    translated = []
+    for path, items in problems.items():
+        key = ".".join(filter(None, (place, *path)))
+        translated.append(_translate(key, items))
+    first, *others = translated
     return ConfigError(first.key, first.problem, first.where, others)
 
 

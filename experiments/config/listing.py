@@ -24,9 +24,8 @@ from laggard.experiments.config.document import examples, question
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.load import BASE
 from laggard.experiments.config.parts import NamedChoice
-from laggard.experiments.config.rungs import COMPARED, GROWING
 from laggard.experiments.config.schema import Part
-from laggard.experiments.config.search import BUDGET, RANGE_KINDS
+from laggard.experiments.config.search import RANGE_KINDS, SearchPart
 from laggard.experiments.references import works_of
 
 SECTIONS = {
@@ -261,9 +260,11 @@ class ConfigSchema(GenerateJsonSchema):
 def config_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a config: keys, types, ranges and defaults."""
     schema = Config.model_json_schema(schema_generator=ConfigSchema)
-    for part in schema["$defs"].values():
+    search = _search_schema()
+    schema["$defs"] |= search.pop("$defs")
+    for part in [search, *schema["$defs"].values()]:
         part.pop("required", None)  # a key may be swept, or stand in the base
-    schema["properties"]["sweep"]["properties"] = {"search": _search_schema()}
+    schema["properties"]["sweep"]["properties"] = {"search": search}
     base = {"type": "string", "description": "the config that this one changes"}
     schema["properties"][BASE] = base
     return {"$schema": DIALECT, **schema}
@@ -280,27 +281,8 @@ def _search_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "minProperties": 1,
     }
-    budget = {"type": "number", "exclusiveMinimum": 0}
-    rungs = {
-        "key": {"enum": list(GROWING)},
-        "by": {"enum": list(COMPARED)},
-        "factor": {"type": "integer", "minimum": 2},
-        "from": budget,
-        "to": budget,
-    }
-    properties: dict[str, dict[str, Any]] = {
-        key: {"type": "integer", "minimum": 0} for key in BUDGET
-    }
-    properties["only"] = {"type": "array", "items": {"type": "integer"}}
-    properties["halving"] = {"type": "object", "properties": rungs, "additionalProperties": False}
-    for key, meaning in BUDGET.items():
-        properties[key]["description"] = meaning
-    return {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": limits,
-        "description": SEARCH,
-    }
+    schema: dict[str, Any] = SearchPart.model_json_schema(schema_generator=ConfigSchema)
+    return {**schema, "additionalProperties": limits, "description": SEARCH}
 
 
 # --- templates of plugins

@@ -159,12 +159,10 @@ def _changed_keys(
     A mapping is whole where the base has none or another entry.
     """
     for key, value in changes.items():
-        base_value = base.get(key)
+        base_value: Any = base.get(key)
         if isinstance(base_value, str):
             base_value = {"name": base_value}
-        if not (isinstance(value, Mapping) and isinstance(base_value, Mapping)) or any(
-            name in value and value[name] != base_value.get(name) for name in ENTRY_KEYS
-        ):
+        if not _describe_same_entry(value, base_value):
             yield f"{place}{key}", value
         elif not place and key == "sweep":
             yield from _changed_axes(value, base_value)
@@ -172,8 +170,10 @@ def _changed_keys(
             yield from _changed_keys(value, base_value, f"{place}{key}.")
 
 
-def _names_another_entry(value: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    return any(key in value and value[key] != base.get(key) for key in ENTRY_KEYS)
+def _describe_same_entry(value: Any, base: Any) -> bool:
+    if not (isinstance(value, Mapping) and isinstance(base, Mapping)):
+        return False
+    return all(value[key] == base.get(key) for key in ENTRY_KEYS if key in value)
 
 
 def _changed_axes(sweep: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -16,26 +16,15 @@ from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import put
-from laggard.experiments.config.errors import ConfigError, format_value, unknown_key
+from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.grid import fill_swept_keys, runs
-from laggard.experiments.config.search import numbered_draws
+from laggard.experiments.config.search import GROWING, numbered_draws, read_search
 
 PLACE = "sweep.search.halving"
-GROWING = {"stop.epochs": float, "stop.updates": int, "stop.gradients": int, "stop.time": float}
-"""The keys that a rung sets, and the type of their values."""
-COMPARED = {"test_accuracy": 1, "test_loss": -1, "train_loss": -1}
-"""Columns of the metrics by which settings are compared, and 1 where greater is better."""
 SEEDS = ("seeds", "seed", "learning.seed", "cluster.seed", "most", "search")
 """The keys of `sweep` that may stand beside a search with rungs: the score of a setting is its mean
 over all seeds.
 """
-HALVING_DEFAULTS = {
-    "key": "stop.epochs",
-    "from": None,
-    "to": None,
-    "factor": 3,
-    "by": "test_accuracy",
-}
 MAX_RUNGS = 30  # a factor of 3e13 where `factor` is two; each rung is a sweep
 
 
@@ -62,9 +51,11 @@ def halving_of(config: Config) -> Halving | None:
         ConfigError: a key is unknown, missing or out of range, or another axis than seeds is swept.
     """
     search = config.sweep.get("search")
-    if not isinstance(search, Mapping) or "halving" not in search:
+    if not isinstance(search, Mapping) or search.get("halving") is None:
         return None
-    key, low, high, factor, by = _read_keys(search["halving"])
+    keys: Any = read_search(search, "sweep.search").halving
+    low, high = _read_ends(keys)
+    factor, by = keys.factor, keys.by
     others = [axis for axis in config.sweep if axis not in SEEDS]
     if others:
         problem = f"expected no axis but seeds beside the search, got {', '.join(others)}"
@@ -82,7 +73,7 @@ def halving_of(config: Config) -> Halving | None:
     while budgets[-1] < high:
         budgets.append(min(budgets[-1] * factor, high))
         settings.append(max(1, settings[-1] // factor))
-    return Halving(key, budgets, settings, by)
+    return Halving(keys.key, budgets, settings, by)
 
 
 def rung_of(config: Config, halving: Halving, number: int, only: Sequence[int]) -> Config:
@@ -130,31 +121,15 @@ def refuse_rungs(config: Config) -> None:
         raise ConfigError(PLACE, f"successive halving needs a sweep: {remedy}")
 
 
-def _read_keys(halving: Any) -> tuple[str, float, float, int, str]:
-    if not isinstance(halving, Mapping):
-        problem = f"expected {{key: stop.epochs, from: 1, to: 27}}, got {format_value(halving)}"
-        raise ConfigError(PLACE, problem)
-    for key in halving:
-        if key not in HALVING_DEFAULTS:
-            raise unknown_key(str(key), HALVING_DEFAULTS).relocate(key=f"{PLACE}.{key}")
-    values: dict[str, Any] = {**HALVING_DEFAULTS, **halving}
-    for key, names in {"key": list(GROWING), "by": list(COMPARED)}.items():
-        if values[key] not in names:
-            problem = f"expected one of {', '.join(names)}, got {format_value(values[key])}"
-            raise ConfigError(f"{PLACE}.{key}", problem)
-    kind = GROWING[values["key"]]
-    _check_number(values, "from", 0, whole=kind is int)
-    _check_number(values, "to", values["from"], whole=kind is int)
-    _check_number(values, "factor", 1, whole=True)
-    low, high = kind(values["from"]), kind(values["to"])
-    return values["key"], low, high, values["factor"], values["by"]
-
-
-def _check_number(values: Mapping[str, Any], key: str, above: float, whole: bool) -> None:
-    value = values[key]
-    number = int if whole else int | float
-    valid = isinstance(value, number) and not isinstance(value, bool)
-    if not valid or not above < value < 1e30:
-        expected = "a whole number" if whole else "a number"
-        problem = f"expected {expected} > {above:g}, got {format_value(value)}"
-        raise ConfigError(f"{PLACE}.{key}", problem)
+def _read_ends(keys: Any) -> tuple[float, float]:
+    """The first and the last budget, `from` and `to`."""
+    low, high = getattr(keys, "from"), keys.to
+    if GROWING[keys.key] is int:
+        for name, value in {"from": low, "to": high}.items():
+            if not value.is_integer():
+                problem = f"expected a whole number, got {format_value(value)}"
+                raise ConfigError(f"{PLACE}.{name}", problem)
+        low, high = int(low), int(high)
+    if high <= low:
+        raise ConfigError(f"{PLACE}.to", f"expected a number > {low:g}, got {format_value(high)}")
+    return low, high

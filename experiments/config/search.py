@@ -15,22 +15,63 @@ Source: Bergstra, Bengio (2012), Random search for hyper-parameter optimization,
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field, ValidationError, create_model
 
 from laggard.experiments.config.document import check_dotted
-from laggard.experiments.config.errors import ConfigError, format_value, unknown_key
+from laggard.experiments.config.errors import (
+    ConfigError,
+    format_value,
+    translate_error,
+    unknown_key,
+)
+from laggard.experiments.config.schema import Count, Part, Seed
 
 KeyValues = dict[str, Any]
-BUDGET = {
-    "runs": "number of different settings",
-    "seed": "of the draws; 0 by default",
-    "members": "maximal number of settings in one run; by default all that can share it",
-    "only": "numbers of the draws that are kept, from 0; by default all",
-    "halving": "rungs: the best settings go on to a larger budget",
+GROWING = {"stop.epochs": float, "stop.updates": int, "stop.gradients": int, "stop.time": float}
+"""The keys that a rung of halving sets, and the type of their values."""
+COMPARED = {"test_accuracy": 1, "test_loss": -1, "train_loss": -1}
+"""Columns of the metrics by which halving compares settings, and 1 where greater is better."""
+Budget = Annotated[float, Field(gt=0, lt=1e30)]
+_HALVING_KEYS: dict[str, Any] = {
+    "key": (Literal[tuple(GROWING)], "stop.epochs"),
+    "from": (Budget, ...),  # a keyword of Python, so this is no class
+    "to": (Budget, ...),
+    "factor": (Annotated[int, Field(ge=2, lt=2**63)], 3),
+    "by": (Literal[tuple(COMPARED)], "test_accuracy"),
 }
-"""The keys of a search that are no range, and their meanings."""
+_HALVING_DOC = """Rungs of growing budget; the best settings of a rung go on to the next.
+
+Attributes:
+    key: the limit of a run that grows.
+    from: the first budget.
+    to: the last budget.
+    factor: of the budgets of two rungs, and of their numbers of settings.
+    by: the measure at the end of a run by which settings are compared.
+"""
+HALVING = create_model("HalvingPart", __base__=Part, __doc__=_HALVING_DOC, **_HALVING_KEYS)
+
+
+class SearchPart(Part):
+    """The keys of a search that are no range.
+
+    Attributes:
+        runs: number of different settings.
+        seed: of the draws.
+        members: maximal number of settings in one run; by default all that can share it.
+        only: numbers of the draws that are kept, from 0; by default all.
+        halving: rungs: the best settings go on to a larger budget.
+    """
+
+    runs: Count
+    seed: Seed = 0
+    members: Count | None = None
+    only: list[int] | None = None
+    halving: HALVING | None = None  # type: ignore[valid-type]
+
+
 DRAWS_PER_RUN = 100
 """Draws for each setting that is asked for, after which no other is expected: of n equally likely
 settings, each is among 100 n draws but for a probability of e^-100.
@@ -140,7 +181,7 @@ def without_range(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not (isinstance(search, Mapping) and isinstance(search.get(key), Mapping)):
         return sweep
     search = {other: value for other, value in search.items() if other != key}
-    if set(search) <= set(BUDGET):
+    if set(search) <= set(SearchPart.model_fields):
         return {axis: values for axis, values in sweep.items() if axis != "search"}
     return {**sweep, "search": search}
 
@@ -151,41 +192,39 @@ def _draw(search: Any, place: str) -> SearchDraws:
         raise ConfigError(place, f"{problem}, got {format_value(search)}")
     if "halving" in search and place != "sweep.search":
         raise ConfigError(f"{place}.halving", "expected in sweep.search alone, not in a variant")
-    runs = _read_count(search, "runs", None, 1, place)
-    seed = _read_count(search, "seed", 0, 0, place)
-    members = _read_count(search, "members", runs, 1, place)
+    keys = read_search(search, place)
+    runs = keys.runs
     ranges = {}
     for key, value in search.items():
-        if key not in BUDGET:
+        if key not in SearchPart.model_fields:
             check_dotted(key, place)
             ranges[key] = _range(value, f"{place}.{key}")
     if not ranges:
         problem = "expected the range of a dotted key, as learning.lr: {log_uniform: [0.001, 1]}"
         raise ConfigError(place, problem)
-    points = _different_points(ranges, runs, seed, place)
-    numbers = search.get("only")
+    points = _different_points(ranges, runs, keys.seed, place)
+    numbers = keys.only
     if numbers is None:
         numbers = list(range(runs))
-    valid = isinstance(numbers, list) and all(type(number) is int for number in numbers)
-    if (
-        not valid
-        or not numbers
-        or len(set(numbers)) < len(numbers)
-        or (min(numbers) < 0 or max(numbers) >= runs)
-    ):
+    different = len(set(numbers)) == len(numbers)
+    if not numbers or not different or min(numbers) < 0 or max(numbers) >= runs:
         problem = f"expected different numbers from 0 to {runs - 1}"
         raise ConfigError(f"{place}.only", f"{problem}, got {format_value(numbers)}")
-    return SearchDraws(ranges, {number: points[number] for number in sorted(numbers)}, members)
+    kept = {number: points[number] for number in sorted(numbers)}
+    return SearchDraws(ranges, kept, keys.members or runs)
 
 
-def _read_count(
-    search: Mapping[str, Any], key: str, default: int | None, minimum: int, place: str
-) -> int:
-    value = search.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value < 2**63:
-        problem = f"expected an integer >= {minimum}, got {format_value(value)}"
-        raise ConfigError(f"{place}.{key}", problem)
-    return value
+def read_search(search: Mapping[str, Any], place: str) -> SearchPart:
+    """The keys of a search that are no range.
+
+    Raises:
+        ConfigError: one of them is missing, unknown or out of range.
+    """
+    keys = {key: value for key, value in search.items() if key in SearchPart.model_fields}
+    try:
+        return SearchPart.model_validate(keys)
+    except ValidationError as error:
+        raise translate_error(error, keys, place) from None
 
 
 def _range(value: Any, place: str) -> KeyRange:

@@ -14,8 +14,8 @@ from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, printable_labels, runs
-from laggard.experiments.config.rungs import COMPARED, PLACE, Halving, halving_of, rung_of
-from laggard.experiments.config.search import numbered_draws
+from laggard.experiments.config.rungs import PLACE, Halving, halving_of, rung_of
+from laggard.experiments.config.search import COMPARED, numbered_draws
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.estimate import rough_gradients
 
