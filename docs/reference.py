@@ -14,7 +14,7 @@ import laggard
 import laggard.simulator
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import format_value
-from laggard.experiments.config.listing import MAPPINGS, SECTIONS, TABLE_ROW, ConfigSchema
+from laggard.experiments.config.listing import MAPPINGS, PATHS, SECTIONS, TABLE_ROW, ConfigSchema
 from laggard.experiments.config.parts import ALGORITHM, NamedChoice
 from laggard.experiments.config.schema import Part
 from laggard.simulator import Algorithm, Cluster, InvalidSettingError, Timing
@@ -91,8 +91,9 @@ def keys() -> Iterator[str]:
     """Every key of a config: those of its mappings, and those of each entry that it may name."""
     config = schema_of(Config)
     yield from table("", config["properties"], config)
-    for place in ("cluster", "stop", "evaluate", "record"):
-        part = schema_of(MAPPINGS[place][0])
+    for name in ("cluster", "stop", "evaluate", "record", "search", "halving"):
+        part = schema_of(MAPPINGS[name][0])
+        place = PATHS.get(name, name).removesuffix(".KEY")
         yield from ("", f"## {place}", "", *table(place, part["properties"], part))
     for title, choice in SECTIONS.items():
         yield from section(title, choice)

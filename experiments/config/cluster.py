@@ -52,12 +52,8 @@ Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SPEED = "of a worker (operations/s): the law, usually of mean 1, multiplies the time of the network's operations"
 
 
-class ServerCrashPart(part(ServerCrash, uptime=(SecondsOrNull, None))):  # type: ignore[misc]
-    __doc__ = ServerCrash.__doc__
-
-
-class CheckpointPart(part(Checkpoint)):  # type: ignore[misc]
-    __doc__ = Checkpoint.__doc__
+ServerCrashPart: Any = part(ServerCrash, uptime=(SecondsOrNull, None))
+CheckpointPart: Any = part(Checkpoint)
 
 
 def _slowdown_kind(slowdown: Mapping[str, Any]) -> str:

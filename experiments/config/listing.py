@@ -25,7 +25,7 @@ from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.load import BASE
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Part
-from laggard.experiments.config.search import RANGE_KINDS, SearchPart
+from laggard.experiments.config.search import HALVING, RANGE_KINDS, SearchPart
 from laggard.experiments.references import works_of
 
 SECTIONS = {
@@ -51,12 +51,19 @@ MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "stop": [parts.StopPart],
     "evaluate": [parts.EvaluatePart],
     "record": [parts.RecordPart],
+    "search": [SearchPart],
+    "halving": [HALVING],
     "network": list(cluster.NETWORK.parts.values()),
     "learning": list(parts.LEARNING.parts.values()),
     "task": [part for part in task.TASK.parts.values() if issubclass(part, task.SupervisedPart)],
 }
 """Mapping of a config -> the parts that may fill it; it is listed with their common keys."""
-PATHS = {"config": "KEY", "network": "cluster.network.KEY"}
+PATHS = {
+    "config": "KEY",
+    "network": "cluster.network.KEY",
+    "search": "sweep.search.KEY",
+    "halving": "sweep.search.halving.KEY",
+}
 KEY = re.compile(r"\b(?:algorithm|(?:cluster|learning|task)\.[a-z_.]+)")
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
 TABLE_ROW = re.compile(r".*\S {2,}\S")

@@ -278,19 +278,11 @@ class LearningPart(Part):
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 
 
-class StopPart(part(simulator.Stop)):  # type: ignore[misc]
-    """`stop`: when a run ends."""
-
-
 Accuracy = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 TARGET = "test accuracy (0 to 1); tables and figures say when it was reached"
-
-
-class EvaluatePart(part(simulator.Evaluate)):  # type: ignore[misc]
-    """`evaluate`: when the model is evaluated."""
-
-    target_accuracy: Annotated[Accuracy | None, Field(description=TARGET)] = None
-
-
-class RecordPart(part(simulator.Record)):  # type: ignore[misc]
-    """`record`: further recordings."""
+StopPart: Any = part(simulator.Stop)
+EvaluatePart: Any = part(
+    simulator.Evaluate,
+    target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None),
+)
+RecordPart: Any = part(simulator.Record)

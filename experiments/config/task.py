@@ -161,13 +161,6 @@ class LearntPart(TaskPart):
             raise ConfigError("task.initial_file", f"{problem}, got {file} with {models}")
 
 
-class TimingPart(TaskPart):
-    """`task` where nothing is learnt."""
-
-    learns = False
-    measures_accuracy = False
-
-
 def network_timing(
     network: str = "resnet50", image: int = 224, batch: int = 32, epoch: int = 1_281_167
 ) -> simulator.Timing:
@@ -189,8 +182,11 @@ def network_timing(
     return simulator.Timing(batch, epoch, network=vision_layers(network, image, batch))
 
 
-class NetworkTimingPart(TimingPart):
-    """`task` where a network of torchvision takes time, and nothing is learnt."""
+class TimingPart(TaskPart):
+    """`task` where nothing is learnt; perhaps a network of torchvision takes the time."""
+
+    learns = False
+    measures_accuracy = False
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         super().fits(workers, device, backend)
@@ -200,6 +196,8 @@ class NetworkTimingPart(TimingPart):
             raise error_at("task", error) from None
 
     def operations(self) -> float | None:
+        if self.model == "timing":
+            return None
         return float(OPERATIONS * sum(layer.work for layer in self.layers()))
 
 
@@ -262,8 +260,7 @@ PARTITION = NamedChoice.of(
 LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
 
 
-class AugmentPart(part(Augmentation)):  # type: ignore[misc]
-    __doc__ = Augmentation.__doc__
+AugmentPart: Any = part(Augmentation)
 
 
 def sizes_of(dataset: Any) -> Sizes | None:
@@ -547,9 +544,7 @@ def _parts() -> dict[str, type[Part]]:
     parts["timing"] = part(
         simulator.Timing, "model", "timing", base=TimingPart, without=["network"]
     )
-    parts["network_timing"] = part(
-        network_timing, "model", "network_timing", base=NetworkTimingPart
-    )
+    parts["network_timing"] = part(network_timing, "model", "network_timing", base=TimingPart)
     return parts
 
 

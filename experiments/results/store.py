@@ -51,41 +51,14 @@ ABANDONED_SECONDS = 3600.0
 """Age of an abandoned temporary index; writing one takes milliseconds."""
 
 
-class Stored(BaseModel):
-    """A part of a manifest, with strict types."""
-
-    model_config = ConfigDict(strict=True)
-
-
-class ProgressEntry(Stored):
-    """The virtual time and the updates at the end of the run."""
-
-    time: float
-    updates: float
-
-
-class DivergedEntry(Stored):
-    """A diverged member of the ensemble, and the updates before it diverged."""
-
-    member: int
-    updates: float
-
-
-class SeedsEntry(Stored):
-    """The seeds of a run and its members."""
-
-    seed: int
-    cluster: int
-    learning: list[int]
-
-
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
 
 
-class Manifest(Stored):
-    """The entries of a manifest that are read."""
+class Manifest(BaseModel):
+    """The entries of a manifest that are read, with strict types."""
 
+    model_config = ConfigDict(strict=True)
     run: RunId
     config: Digest
     resolved: Digest | None = None
@@ -93,12 +66,12 @@ class Manifest(Stored):
     status: Literal["finished", "diverged", "stalled"]
     reached: str
     stalled: str | None
-    mileage: ProgressEntry
+    mileage: dict[str, float]
     gradients: dict[str, int]
     evaluated: int
     messages: dict[str, int]
-    diverged: list[DivergedEntry]
-    seeds: SeedsEntry
+    diverged: list[dict[str, float]]
+    seeds: dict[str, int | list[int]]
     wall_seconds: float
     ended: str = ""
     device: str
@@ -108,8 +81,14 @@ class Manifest(Stored):
     files: dict[str, Digest]
 
 
-REQUIRED_KEYS = {"gradients": {"applied", "dropped", "cancelled"}, "versions": {"laggard", "torch"}}
-"""Keys that mappings in a manifest have at least."""
+REQUIRED_KEYS = {
+    "mileage": {"time", "updates"},
+    "gradients": {"applied", "dropped", "cancelled"},
+    "seeds": {"seed", "cluster", "learning"},
+    "diverged": {"member", "updates"},
+    "versions": {"laggard", "torch"},
+}
+"""Keys that a mapping in a manifest, or each mapping in a list, has at least."""
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -126,7 +105,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except ValidationError:
         raise ResultError(problem) from None
     for key, names in REQUIRED_KEYS.items():
-        if not names <= manifest[key].keys():
+        entries = manifest[key]
+        if not isinstance(entries, list):
+            entries = [entries]
+        if not all(names <= entry.keys() for entry in entries):
             raise ResultError(problem)
     return manifest
 
