@@ -8,7 +8,7 @@ import torch
 
 from laggard.simulator import Cluster, Delayed, InvalidSettingError, Rule, Stop, simulate
 from laggard.simulator.algorithms.delayed import LAWS
-from laggard.simulator.learning.rules import SGD, Adam
+from laggard.simulator.learning.rules import SGD
 from laggard.simulator.timing.streams import BATCHES, CHOICES, stream
 
 ONE = Cluster(workers=1)
@@ -16,24 +16,22 @@ LR = 0.03
 
 
 def delayed_by_hand(task, delay_at, updates):
-    """A list of (due, gradient) gone through at every step; `delay_at(updates so far)` draws a
-    delay.
+    """A list of (due, version read, gradient) gone through at every step; `delay_at(updates so
+    far)` draws a delay.
     """
     batches, w = task.batches(0, [stream(0, BATCHES, 0)]), task.start([0])
-    velocity, made, step, waiting, ages = torch.zeros_like(w), 0, 0, [], []
-    while True:
-        waiting.append(
-            (step + delay_at(made), made, task.gradients(w[None], [next(batches)])[0][0])
-        )
+    velocity, step, waiting, ages = torch.zeros_like(w), 0, [], []
+    while len(ages) < updates:
+        gradient = task.gradients(w[None], [next(batches)])[0][0]
+        waiting.append((step + delay_at(len(ages)), len(ages), gradient))
         for _, read, gradient in [entry for entry in waiting if entry[0] <= step]:
-            velocity = 0.9 * velocity + gradient
-            w = w - LR * velocity
-            ages.append(made - read)
-            made += 1
-            if made == updates:
-                return w, ages
+            if len(ages) < updates:
+                velocity = 0.9 * velocity + gradient
+                w = w - LR * velocity
+                ages.append(len(ages) - read)
         waiting = [entry for entry in waiting if entry[0] > step]
         step += 1
+    return w, ages
 
 
 RAMPS = {
@@ -48,62 +46,31 @@ RAMPS = {
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("start", "end", "over", "after"), RAMPS.values(), ids=RAMPS)
-def test_every_gradient_is_applied_when_it_is_due(law, start, end, over, after, quadratic):
+def test_gradients_are_applied_when_due(law, start, end, over, after, quadratic):
     rng = stream(0, CHOICES, 0)
 
     def delay(made):
-        mean = (
-            start
-            if end is None or made <= after
-            else round(start + (end - start) * min(1.0, (made - after) / over))
-        )
-        return LAWS[law](rng, mean)
+        if end is None or made <= after:
+            return LAWS[law](rng, start)
+        return LAWS[law](rng, round(start + (end - start) * min(1.0, (made - after) / over)))
 
     weights, ages = delayed_by_hand(quadratic, delay, 90)
-    algorithm = Delayed(
-        Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, ramp_to=end, over=over, after=after
-    )
+    ramp = {"ramp_to": end, "over": over, "after": after}
+    algorithm = Delayed(Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, **ramp)
     outcome = simulate(ONE, algorithm, quadratic, stop=Stop(updates=90))
     torch.testing.assert_close(outcome.weights, weights, rtol=1e-12, atol=1e-14)
     assert outcome.updates["staleness"].tolist() == ages
 
 
-@pytest.mark.parametrize("optimizer", [SGD(momentum=0.9), Adam()], ids=repr)
-@pytest.mark.parametrize("law", LAWS)
-def test_a_mean_of_nothing_and_a_ramp_that_goes_nowhere_are_no_delay_and_a_constant_one(
-    law, optimizer, quadratic
-):
-    rule = Rule(optimizer, lr=LR)
-
-    def end(**options):
-        return simulate(ONE, Delayed(rule, **options), quadratic, stop=Stop(updates=50)).weights
-
-    assert torch.equal(end(), end(law=law))
-    assert torch.equal(end(delay=4), end(delay=4, ramp_to=4, over=7))
-
-
 @pytest.mark.parametrize("delay", [0, 1, 7])
-def test_a_constant_delay_fills_its_queue_and_then_is_the_staleness(delay):
+def test_constant_delay_fills_queue_then_is_staleness(delay):
     outcome = simulate(ONE, Delayed(Rule(), delay=delay), stop=Stop(updates=100))
     assert outcome.updates["staleness"].tolist() == [min(k, delay) for k in range(100)]
     assert outcome.progress.gradients == 100 + delay
 
 
-@pytest.mark.parametrize(("law", "mean"), [("uniform", 1), ("geometric", 6), ("poisson", 6)])
-def test_the_mean_staleness_is_the_mean_delay_whatever_the_law(law, mean):
-    """While a gradient waits d steps, d others are applied on average: younger ones that overtake
-    it among them.
-    """
-    updates, blocks = 40_000, 50
-    staleness = simulate(
-        ONE, Delayed(Rule(), delay=mean, law=law), stop=Stop(updates=updates)
-    ).updates["staleness"]
-    means = staleness[1000:].reshape(blocks, -1).mean(1)
-    assert means.mean() == pytest.approx(mean, abs=4 * means.std(ddof=1) / math.sqrt(blocks))
-
-
 @pytest.mark.parametrize("law", ["uniform", "geometric", "poisson"])
-def test_drawn_delays_follow_their_law(law):
+def test_drawn_delays_follow_law(law):
     D, n = 4, 40_000
     rng = np.random.default_rng(3)
     drawn = np.array([LAWS[law](rng, D) for _ in range(n)])
@@ -118,32 +85,17 @@ def test_drawn_delays_follow_their_law(law):
     assert all(LAWS[law](rng, 0) == 0 for _ in range(100))
 
 
-def test_a_ramp_ends_at_its_end():
-    ramp = Delayed(Rule(), delay=2, ramp_to=10, over=100)
-    assert [ramp.mean(updates) for updates in (0, 50, 100, 5000)] == [2, 6, 10, 10]
-    assert [
-        Delayed(Rule(), delay=10, ramp_to=2, over=100).mean(updates) for updates in (0, 25, 100)
-    ] == [10, 8, 2]
-    staleness = simulate(ONE, ramp, stop=Stop(updates=300)).updates["staleness"]
-    assert (staleness[-100:] == 10).all()
-    jump = Delayed(Rule(), delay=0, ramp_to=8, over=1, after=50)
-    assert [jump.mean(updates) for updates in (0, 50, 51, 500)] == [0, 0, 8, 8]
-    staleness = simulate(ONE, jump, stop=Stop(updates=200)).updates["staleness"]
-    assert (staleness[:51] == 0).all()
-    assert (staleness[-100:] == 8).all()
-
-
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("settings", "key"),
     [
-        ({"law": "normal"}, "law: expected constant, uniform, geometric, poisson, got 'normal'"),
-        ({"ramp_to": 5}, "over: expected updates beside ramp_to, or neither"),
-        ({"over": 5}, "over: expected updates beside ramp_to, or neither"),
-        ({"after": 5}, "after: expected 0 without ramp_to"),
+        ({"law": "normal"}, "law"),
+        ({"ramp_to": 5}, "over"),
+        ({"over": 5}, "over"),
+        ({"after": 5}, "after"),
         ({"ramp_to": -1, "over": 5}, "ramp_to"),
-        ({"ramp_to": 5, "over": 0}, "over: expected a number >= 1, got 0"),
+        ({"ramp_to": 5, "over": 0}, "over"),
     ],
 )
-def test_settings_out_of_range_are_refused(wrong, message):
-    with pytest.raises(InvalidSettingError, match=message):
-        Delayed(Rule(), **wrong)
+def test_settings_out_of_range_are_refused(settings, key):
+    with pytest.raises(InvalidSettingError, match=f"{key}: expected"):
+        Delayed(Rule(), **settings)

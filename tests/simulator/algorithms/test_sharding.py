@@ -36,7 +36,7 @@ def answers_once(node):
 
 
 @pytest.mark.parametrize("S", [1, 2, 3])
-def test_what_is_read_is_the_model_and_what_is_pushed_goes_to_its_owner(S):
+def test_worker_reads_model_and_pushes_slices(S):
     read, arrived = [], {}
 
     def worker(node, servers):
@@ -45,7 +45,7 @@ def test_what_is_read_is_the_model_and_what_is_pushed_goes_to_its_owner(S):
         read.append(weights)
         gradient = yield node.compute(weights)
         if node.rank == 0:
-            servers.push([gradient, gradient * 2.0, weights + 1.0, ("a word", 7)])
+            servers.push([gradient, gradient * 2.0, weights + 1.0, ("text", 7)])
 
     def server(node):
         while True:
@@ -65,7 +65,7 @@ def test_what_is_read_is_the_model_and_what_is_pushed_goes_to_its_owner(S):
         assert torch.equal(gradient.value[0], expected)
         assert torch.equal(doubled.value[0], 2 * expected)
         assert torch.equal(moved[0], start[part] + 1)
-        assert (word, number) == ("a word", 7)
+        assert (word, number) == ("text", 7)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_read_is_the_model_and_what_is_pushed_goes_to_its_owner(S):
         ((1.0, 10.5), None),
     ],
 )
-def test_work_is_of_use_as_long_as_one_shard_has_no_newer_weights(moments, overtaken_at):
+def test_work_goes_on_until_all_shards_moved(moments, overtaken_at):
     """10 s of it; it goes on though the other shard has moved."""
     ends = []
 
@@ -105,7 +105,7 @@ def test_work_is_of_use_as_long_as_one_shard_has_no_newer_weights(moments, overt
     assert ends == [(overtaken_at is not None, overtaken_at or 10.0)] * 3
 
 
-def test_a_shards_model_is_its_slice_and_together_they_are_the_model():
+def test_models_of_shards_join_to_model():
     def worker(node, servers):
         servers.announce()
         yield from servers.read()
