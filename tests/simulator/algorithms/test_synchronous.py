@@ -105,12 +105,6 @@ def test_backup_workers_replace_worker_that_is_down(wait_for, seconds):
     assert outcome.progress.time == seconds
 
 
-def test_server_stalls_without_crashed_worker():
-    cluster = Cluster(3, slowdowns=[Crash(worker=1, at=2.5)])
-    outcome = simulate(cluster, SyncPS(Rule()), stop=Stop(updates=8))
-    assert (outcome.reached, outcome.progress.updates) == ("stalled", 2)
-
-
 NETWORKS = {
     "free": Network(),
     "fair": Network(bandwidth=40.0, latency=0.01, message_bytes=8.0),

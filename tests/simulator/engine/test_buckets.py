@@ -38,18 +38,18 @@ def moments(slowdowns, shares=SHARES):
     return [time for _, time, _ in alone.seen]
 
 
-def test_a_bucket_is_there_after_its_share_of_the_work():
+def test_buckets_come_after_shares_of_work():
     assert moments([]) == [0.5, 1.0, 1.5, 2.0]
     assert moments([Factor(0, factor=3.0)]) == [1.5, 3.0, 4.5, 6.0]
 
 
-def test_a_slowdown_delays_the_buckets_that_are_computed_in_it():
+def test_slowdown_delays_buckets_computed_in_it():
     """Four times as slow from 0.75 s to 2.75 s, in which half a second's work is done."""
     assert moments([Window(0, factor=4.0, start=0.75, end=2.75)]) == [0.5, 1.75, 3.0, 3.5]
 
 
 @pytest.mark.parametrize("slow", [[], [Markov(1, factor=5.0, slow_for=0.4, fast_for=0.7)]])
-def test_durations_mini_batches_and_rows_are_those_without_buckets(slow):
+def test_buckets_change_nothing_else(slow):
     cluster, task = Cluster(3, Gamma(1.0, 0.5), slow), Quadratic(dim=4, noise=1.0)
     plain, cut = (
         simulate(cluster, Alone(shares), task, stop=Stop(updates=20)) for shares in ((1.0,), SHARES)
@@ -64,7 +64,7 @@ def test_durations_mini_batches_and_rows_are_those_without_buckets(slow):
 @pytest.mark.parametrize(
     "shares", [(0.5, 0.25, 1.0), (0.0, 1.0), (0.5,), (0.5, 1.5), (math.nan, 1.0)]
 )
-def test_shares_that_do_not_rise_to_one_are_refused(shares):
+def test_shares_not_rising_to_one_are_refused(shares):
     with pytest.raises(
         InvalidSettingError, match=r"compute.buckets: expected shares > 0 .* the last of them 1"
     ):
@@ -92,7 +92,7 @@ class Impatient(Algorithm):
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_buckets_of_work_that_is_cancelled_never_come_and_keep_no_clock_running(waits):
+def test_buckets_of_cancelled_work_never_come(waits):
     impatient = Impatient(waits)
     # with a crash to come, waiting is no Deadlock
     cluster = Cluster(1, Constant(2.0), [Crash(0, at=90.0)])
@@ -102,7 +102,7 @@ def test_buckets_of_work_that_is_cancelled_never_come_and_keep_no_clock_running(
     assert outcome.gradients["cancelled"] == 1
 
 
-def test_a_crash_takes_the_buckets_with_it():
+def test_crash_ends_buckets():
     alone = Alone()
     cluster = Cluster(1, Constant(2.0), [Crash(0, at=0.75, back=10.0)])
     simulate(cluster, alone, stop=Stop(updates=1))

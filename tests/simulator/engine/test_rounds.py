@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -97,15 +98,11 @@ def cluster_of(draw, rotates):
     return Cluster(workers, draw(LAWS), slow, network=network(draw, workers, rotates))
 
 
-def by_messages(monkeypatch):
-    monkeypatch.setattr(Rounds, "apply_to", staticmethod(lambda *_, **__: False))
-
-
 def both(cluster, algorithm, task=None, **more):
     """The outcome of the recurrence, and that of messages."""
     with pytest.MonkeyPatch.context() as patch:
         computed = simulate(cluster, algorithm, task, **more)
-        by_messages(patch)
+        patch.setattr(Rounds, "apply_to", staticmethod(lambda *_, **__: False))
         return computed, simulate(cluster, algorithm, task, **more)
 
 
@@ -131,14 +128,20 @@ def check_same(computed, sent):
 
 
 def storm(cases):
-    return settings(max_examples=cases, deadline=None, database=None, derandomize=True,
-                    phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))  # fmt: skip
+    return settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @storm(FEW)
 @given(data=st.data())
-def test_the_recurrence_gives_what_messages_give(name, data):
+def test_recurrence_is_right(name, data):
     check_case(data.draw, name)
 
 
@@ -146,7 +149,7 @@ def test_the_recurrence_gives_what_messages_give(name, data):
 @pytest.mark.parametrize("name", COLLECTIVES)
 @storm(MANY)
 @given(data=st.data())
-def test_the_recurrence_gives_what_messages_give_in_many_cases(name, data):
+def test_recurrence_is_right_in_many_cases(name, data):
     check_case(data.draw, name)
 
 
@@ -160,20 +163,18 @@ def check_case(draw, name):
 
 
 @pytest.mark.parametrize("buckets", [0.001, 0.1, 0.5])
-def test_of_messages_that_arrive_in_one_instant_the_one_that_was_sent_first_comes_first(buckets):
+def test_messages_of_one_instant_come_as_sent(buckets):
     """A slow card and an equal latency: bytes sent at several moments have passed in one."""
-    links = [SlowLink(2, 0, latency=0.0, both=False)]
     network = Network(
         bandwidth=8.0,
         latency=0.485,
         message_bytes=1.0,
         wiring="pairs",
         cards=[Card(2, 1.0)],
-        links=links,
+        links=[SlowLink(2, 0, latency=0.0, both=False)],
     )
-    cluster = Cluster(
-        4, Constant(1.0), [Window(0, factor=4.0, start=1.0, end=7.0)], network=network
-    )
+    slow = [Window(0, factor=4.0, start=1.0, end=7.0)]
+    cluster = Cluster(4, Constant(1.0), slow, network=network)
     algorithm = AllReduce(Rule(lr=0.05), "recursive_doubling", bucket_bytes=buckets)
     check_same(*both(cluster, algorithm, Timing(), stop=Stop(updates=1)))
 
@@ -186,6 +187,8 @@ NETWORKS = {
         **PRIVATE, cards=[Card(1, 5.0)], links=[SlowLink(0, 1, bandwidth=3.0, latency=0.3)]
     ),
 }
+
+CARDS = Network(bandwidth=10.0, message_bytes=1.0)
 
 
 def check_all():
@@ -247,12 +250,8 @@ FAULTS = {
 }
 
 
-def test_nothing_is_wrong_without_a_fault():
-    check_all()
-
-
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(name, monkeypatch):
+def test_planted_fault_is_found(name, monkeypatch):
     FAULTS[name].plant(monkeypatch)
     with pytest.raises(AssertionError):
         check_all()
@@ -264,29 +263,27 @@ def test_a_planted_fault_is_found(name, monkeypatch):
         ("ring", {}, True),
         ("tree", {"network": NETWORKS["free"]}, True),
         ("mesh", {"network": NETWORKS["private, uneven"]}, True),
-        ("naive_ring", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, True),
-        (
-            "naive_ring",
-            {"network": Network(bandwidth=10.0, message_bytes=1.0, cards=[Card(0, 1.0)])},
-            False,
-        ),
-        ("tree", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, False),
+        ("naive_ring", {"network": CARDS}, True),
+        ("naive_ring", {"network": replace(CARDS, cards=[Card(0, 1.0)])}, False),
+        ("tree", {"network": CARDS}, False),
         ("ring", {"slowdowns": [Crash(0, at=50.0)]}, False),
         ("ring", {"ties": "random"}, False),
     ],
 )
-def test_it_applies_where_no_two_messages_share_a_link(collective, more, applies, monkeypatch):
-    sent = []
-    right = Collective.by_messages
-    monkeypatch.setattr(
-        Collective, "by_messages", lambda self, *given: sent.append(self) or right(self, *given)
-    )
+def test_lock_step_needs_links_of_one_message(collective, more, applies, monkeypatch):
+    sent, right = [], Collective.by_messages
+
+    def noted(self, *arguments):
+        sent.append(self)
+        return right(self, *arguments)
+
+    monkeypatch.setattr(Collective, "by_messages", noted)
     simulate(Cluster(4, **more), AllReduce(Rule(), collective), stop=Stop(updates=2))
     assert (not sent) == applies
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_a_record_of_messages_changes_nothing(collective):
+def test_record_of_messages_changes_nothing(collective):
     cluster, given = (
         Cluster(5, Gamma(0.5, 0.6), network=NETWORKS["private, uneven"]),
         {"stop": Stop(updates=4)},
@@ -297,9 +294,9 @@ def test_a_record_of_messages_changes_nothing(collective):
     check_same(simulate(cluster, algorithm, QUADRATIC, **given), recorded)
 
 
-def test_many_nodes_take_the_seconds_of_the_closed_form():
-    """Where one straggler is the last of 600 nodes on private links, in fewer seconds than 718,800
-    messages take.
+def test_many_nodes_take_seconds_of_closed_form():
+    """One straggler among 600 nodes on private links, in fewer seconds than 718,800 messages
+    take.
     """
     P, n, beta, alpha = 600, 1e3, 1e-3, 1e-4
     network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n, wiring="pairs")
@@ -307,17 +304,10 @@ def test_many_nodes_take_the_seconds_of_the_closed_form():
     outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=2))
     round_seconds = 3.0 + 2 * (P - 1) * alpha + 2 * (P - 1) / P * n * beta
     assert outcome.progress.time == pytest.approx(2 * round_seconds, rel=1e-12)
-    assert outcome.messages == {
-        "sent": 4 * P * (P - 1),
-        "delivered": 4 * P * (P - 1),
-        "lost": 0,
-        "in flight": 0,
-    }
-    waiting = round_seconds - outcome.workers["computing"] / 2 - outcome.workers["sending"] / 2
-    np.testing.assert_allclose(outcome.workers["waiting"] / 2, waiting, rtol=1e-9, atol=1e-9)
+    assert outcome.messages["sent"] == outcome.messages["delivered"] == 4 * P * (P - 1)
 
 
-def test_places_in_an_instant_are_numbered_anew_in_a_long_ring():
+def test_places_in_instant_are_renumbered_in_long_ring():
     """Each step doubles them: in 2 x 39 steps they would exceed 64 bits."""
     network = Network(latency=0.1, links=[SlowLink(0, 1, latency=0.4)])
     check_same(
@@ -327,13 +317,13 @@ def test_places_in_an_instant_are_numbered_anew_in_a_long_ring():
     )
 
 
-def test_a_mesh_has_more_routes_than_are_kept(monkeypatch):
+def test_mesh_has_more_routes_than_cache(monkeypatch):
     monkeypatch.setattr(hops, "MOST_ROUTES", 4)
     cluster = Cluster(12, Exponential(1.0), network=NETWORKS["private, uneven"])
     check_same(*both(cluster, AllReduce(Rule(), "mesh"), stop=Stop(updates=2)))
 
 
-def test_a_round_that_a_node_never_joins_is_named():
+def test_deadlock_names_nodes_missing_in_round():
     class Leaves(AllReduce):
         def worker(self, node):
             if node.rank:
@@ -342,3 +332,7 @@ def test_a_round_that_a_node_never_joins_is_named():
 
     with pytest.raises(Deadlock, match=r"round 0 of a collective waits for nodes \[0\]"):
         simulate(Cluster(3), Leaves(Rule()), stop=Stop(updates=2))
+
+
+def test_rounds_are_right_without_fault():
+    check_all()

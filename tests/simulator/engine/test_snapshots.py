@@ -74,38 +74,31 @@ def interrupt(run: Run, after: int, start: Snapshot | None = None) -> Snapshot:
     return taken[0]
 
 
-def go_on(run: Run, start: Snapshot) -> Outcome:
+def resume(run: Run, start: Snapshot) -> Outcome:
     return run(snapshots=Snapshots(lambda snapshot: None, 1e9, start))
 
 
 def differences(one: Outcome, other: Outcome) -> list[str]:
-    """What differs between two outcomes."""
-    found = []
-    for field in fields(Outcome):
-        mine, theirs = getattr(one, field.name), getattr(other, field.name)
-        tables = (
-            isinstance(mine, dict) and field.name not in ("gradients", "messages")
-        ) or field.name == "updates"
-        if tables or field.name == "message_log":
-            mine, theirs = mine or {}, theirs or {}
-            same = list(mine) == list(theirs) and all(
-                identical(mine[name], theirs[name]) for name in mine
-            )
-        else:
-            same = identical(mine, theirs) if isinstance(mine, Tensor) else mine == theirs
-        found += [] if same else [field.name]
-    return found
+    """The fields in which two outcomes differ, to the bit."""
+    return [
+        field.name
+        for field in fields(Outcome)
+        if bits(getattr(one, field.name)) != bits(getattr(other, field.name))
+    ]
 
 
-def identical(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    return (
-        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    )
+def bits(value: Any) -> Any:
+    """A value that is equal to another one's if both are the same bits."""
+    if isinstance(value, dict):
+        return [(name, bits(part)) for name, part in value.items()]
+    if isinstance(value, Tensor | np.ndarray):
+        array = np.asarray(value)
+        return array.dtype, array.shape, array.tobytes()
+    return value
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_method_goes_on(name: str) -> None:
+def test_every_method_resumes(name: str) -> None:
     """With two members, Adam or momentum, after 70 % of the updates of nodes."""
     trial = trial_of(ALGORITHMS[name], updates=8)
     rates = torch.tensor([[0.02], [0.01]], dtype=torch.float64)
@@ -120,7 +113,7 @@ def test_every_method_goes_on(name: str) -> None:
     whole = run(observe=seen.append)
     start = interrupt(run, int(0.7 * seen[0].counters.applies))
     assert 0.7 * seen[0].counters.applies - 1 <= start.updates < seen[0].counters.applies
-    assert differences(go_on(run, start), whole) == []
+    assert differences(resume(run, start), whole) == []
 
 
 class ErrorFeedback(AsyncPS):
@@ -166,23 +159,33 @@ def augmented() -> Supervised:
     return Supervised(build, data, batch=8, augment=augment, threads=1, device="cpu")
 
 
+def perceptron(kind: type[Supervised] = Supervised, threads: int = 1) -> Supervised:
+    data = synthetic(samples=60, features=6)
+    return kind(MLP(hidden=(5,)).build, data, 8, threads=threads, device="cpu")
+
+
+def normalised() -> Supervised:
+    data = synthetic(samples=60, features=6, classes=3)
+    return Supervised(Normalised, data, batch=8, threads=1, device="cpu")
+
+
 TASKS = {
     "augmented": augmented,
     "bowl": Bowl,
     "quadratic": lambda: Quadratic(dim=5, condition=10.0, noise=0.3, epoch=50),
-    "batch norm": lambda: Supervised(
-        Normalised, synthetic(samples=60, features=6, classes=3), batch=8, threads=1, device="cpu"
-    ),
-    "mlp": lambda: Supervised(
-        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"
-    ),
-    "catching": lambda: Catching(
-        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"
-    ),
-    "in the background": lambda: Supervised(
-        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=2, device="cpu"
-    ),
+    "batch norm": normalised,
+    "mlp": perceptron,
+    "catching": lambda: perceptron(Catching),
+    "in the background": lambda: perceptron(threads=2),
 }
+RATES = torch.tensor([[0.1], [1e30]], dtype=torch.float64)
+CRASHES = [Crash(1, at=1.0, back=3.0), Crash(2, at=4.0)]
+SERVER_CRASHES = replace(
+    CLUSTER,
+    server_crashes=[ServerCrash(uptime=Constant(2.0), restore_seconds=0.5)],
+    checkpoint=Checkpoint(every_updates=4),
+)
+TIES = Cluster(workers=4, compute=Constant(1.0), ties="random")
 CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "augmentation and dropout": (AsyncPS(Rule()), "augmented", {"learning_seeds": [3, 4]}),
     "batch normalisation": (AsyncPS(Rule(SGD(momentum=0.9))), "batch norm", {}),
@@ -194,27 +197,17 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "caught errors": (AsyncPS(Rule()), "catching", {"defer": False}),
     "little memory": (ALGORITHMS["soft_sync"](Rule(), gradients=3), "mlp", {"memory": 1.0}),
     "messages": (SyncPS(Rule()), "quadratic", {"record": Record(messages=True)}),
-    "crashes": (
-        AsyncPS(Rule()), "mlp", {"cluster": replace(CLUSTER, slowdowns=[Crash(1, at=1.0, back=3.0), Crash(2, at=4.0)])}
-    ),
-    "servers that crash": (
-        AsyncPS(Rule(Adam())), "quadratic",
-        {
-            "cluster": replace(
-                CLUSTER, server_crashes=[ServerCrash(uptime=Constant(2.0), restore_seconds=0.5)],
-                checkpoint=Checkpoint(every_updates=4),
-            )
-        },
-    ),
-    "random ties": (
-        AsyncPS(Rule()), "mlp", {"cluster": Cluster(workers=4, compute=Constant(1.0), ties="random")}
-    ),
+    "crashes": (AsyncPS(Rule()), "mlp", {"cluster": replace(CLUSTER, slowdowns=CRASHES)}),
+    "servers that crash": (AsyncPS(Rule(Adam())), "quadratic", {"cluster": SERVER_CRASHES}),
+    "random ties": (AsyncPS(Rule()), "mlp", {"cluster": TIES}),
     "every node": (
-        ALGORITHMS["sgp"](Rule(), overlap=1), "mlp", {"evaluate": Evaluate(every_seconds=2.0, nodes=True)}
+        SGP(Rule(), overlap=1),
+        "mlp",
+        {"evaluate": Evaluate(every_seconds=2.0, nodes=True)},
     ),
-    "diverging": (AsyncPS(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64))), "quadratic", {"ensemble": 2}),
+    "diverging": (AsyncPS(Rule(lr=RATES)), "quadratic", {"ensemble": 2}),
     "eps 0": (AsyncPS(Rule(Adam(eps=0.0))), "mlp", {}),
-}  # fmt: skip
+}
 
 
 def run_of(case: str, **changed: Any) -> Run:
@@ -225,14 +218,14 @@ def run_of(case: str, **changed: Any) -> Run:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_kind_of_state_goes_on(case: str) -> None:
+def test_every_kind_of_state_resumes(case: str) -> None:
     """From a snapshot that was taken of a run that had gone on from another."""
     run = run_of(case)
     whole = run()
     assert len(whole.updates["time"]) >= 28
     second = interrupt(run, 10, interrupt(run, 14))
     assert second.updates >= 24
-    assert differences(go_on(run, second), whole) == []
+    assert differences(resume(run, second), whole) == []
     assert any(whole.diverged) == (case == "diverging")
 
 
@@ -244,13 +237,13 @@ def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) ->
     whole = run()
     assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), whole) == []
     assert len({snapshot.updates for snapshot in taken}) > 20
-    assert differences(go_on(run, taken[len(taken) // 2]), whole) == []
+    assert differences(resume(run, taken[len(taken) // 2]), whole) == []
 
 
 @pytest.mark.parametrize(
     "limit", [{"updates": 60}, {"time": 20.0}, {"epochs": 8.0}, {"gradients": 90}], ids=str
 )
-def test_a_run_goes_on_to_a_longer_stop(limit: dict[str, Any]) -> None:
+def test_run_resumes_to_longer_stop(limit: dict[str, Any]) -> None:
     """With evaluations at the limit of the shorter run and after it."""
     half = {name: type(value)(value / 2) for name, value in limit.items()}
     for period in ({"every_seconds": 2.5}, {"every_updates": 10}):
@@ -261,10 +254,10 @@ def test_a_run_goes_on_to_a_longer_stop(limit: dict[str, Any]) -> None:
         start = interrupt(short, 15)
         whole = long()
         assert [whole.reached] == list(limit)
-        assert differences(go_on(long, start), whole) == []
+        assert differences(resume(long, start), whole) == []
 
 
-def test_a_profiler_makes_no_difference() -> None:
+def test_profiler_changes_nothing() -> None:
     """Generators have frame objects as soon as it has looked at them."""
     run = run_of("DC-ASGD")
     sys.setprofile(lambda *_: None)
@@ -272,10 +265,10 @@ def test_a_profiler_makes_no_difference() -> None:
         start = interrupt(run, 14)
     finally:
         sys.setprofile(None)
-    assert differences(go_on(run, start), run()) == []
+    assert differences(resume(run, start), run()) == []
 
 
-def test_a_run_of_the_clock_alone_has_none() -> None:
+def test_run_of_clock_alone_has_no_snapshots() -> None:
     def fail(snapshot: Snapshot) -> None:
         raise AssertionError
 
@@ -294,14 +287,12 @@ def test_a_run_of_the_clock_alone_has_none() -> None:
         {"stop": Stop(updates=12)},
         {"stop": Stop(gradients=5)},
     ],
-    ids=["seed", "network", "method", "optimiser", "stop", "gradients"],
+    ids=str,
 )
-def test_a_snapshot_of_another_run_is_refused(changed: dict[str, Any]) -> None:
+def test_snapshot_of_another_run_is_refused(changed: dict[str, Any]) -> None:
     start = interrupt(run_of("DC-ASGD"), 15)
-    with pytest.raises(
-        SnapshotError, match=r"^(after 1\d updates the run is not the one|the run ends before it)"
-    ):
-        go_on(run_of("DC-ASGD", **changed), start)
+    with pytest.raises(SnapshotError):
+        resume(run_of("DC-ASGD", **changed), start)
 
 
 @dataclass(frozen=True)
@@ -324,16 +315,16 @@ class ByLoss(AsyncPS):
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_method_that_looks_at_values_is_refused(waits: bool) -> None:
+def test_method_that_reads_values_is_refused(waits: bool) -> None:
     """The comparison with the replay finds it, although the method declares nothing."""
     run = run_of("at once", algorithm=ByLoss(Rule(), waits=waits))
     with pytest.raises(
         SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"
     ):
-        go_on(run, interrupt(run, 14))
+        resume(run, interrupt(run, 14))
 
 
-def test_an_error_while_events_take_place_again_is_the_snapshots() -> None:
+def test_error_during_replay_is_error_of_snapshot() -> None:
     class Positive(Rule):
         def update(self, weights, gradients, state, combine=None):
             if not all(gradient.value.any() for gradient in gradients):
@@ -345,7 +336,7 @@ def test_an_error_while_events_take_place_again_is_the_snapshots() -> None:
     with pytest.raises(
         SnapshotError, match=r"^its events cannot take place again: a gradient of zeros$"
     ):
-        go_on(run, start)
+        resume(run, start)
 
 
 @dataclass(frozen=True)
@@ -374,16 +365,16 @@ class Memory(AsyncPS):
             node.send(sender, node.weights)
 
 
-def test_what_functions_refer_to_is_reached_and_a_set_is_refused() -> None:
+def test_closures_are_reached_and_sets_refused() -> None:
     run = run_of("DC-ASGD", algorithm=Memory(Rule()))
-    assert differences(go_on(run, interrupt(run, 14)), run()) == []
+    assert differences(resume(run, interrupt(run, 14)), run()) == []
     taken: list[Snapshot] = []
     run = run_of("DC-ASGD", algorithm=Memory(Rule(), ordered=False))
     assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), run()) == []
     assert taken == []
 
 
-def test_one_tensor_that_is_not_restored_is_seen() -> None:
+def test_tensor_that_is_not_restored_is_seen() -> None:
     """Of those that the run still needs: what is compared above depends on each of them."""
     run = run_of("diverging")
     start, whole = interrupt(run, 14), run()
@@ -391,20 +382,18 @@ def test_one_tensor_that_is_not_restored_is_seen() -> None:
     for tensor in start.tensors:
         if tensor.is_floating_point() and tensor.count_nonzero():
             tensors = [value * 0 if value is tensor else value for value in start.tensors]
-            seen += differences(go_on(run, start._replace(tensors=tensors)), whole) != []
+            seen += differences(resume(run, start._replace(tensors=tensors)), whole) != []
     assert seen >= 5
 
 
 @pytest.mark.parametrize("name", ["_measures", "_losses", "spread", "_diverged"])
 def test_records_that_are_not_reached_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(
-        "diverging", algorithm=SGP(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64)))
-    )
+    run = run_of("diverging", algorithm=SGP(Rule(lr=RATES)))
     monkeypatch.setitem(reaching.UNREACHED, Learning, {name, *reaching.UNREACHED[Learning]})
-    assert differences(go_on(run, interrupt(run, 50)), run())
+    assert differences(resume(run, interrupt(run, 50)), run())
 
 
-def test_variables_of_roles_that_are_not_reached_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_that_are_not_reached_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of("gap-aware", algorithm=SGP(Rule(SGD(momentum=0.9))))
     monkeypatch.setattr(reaching, "OPAQUE", (GeneratorType, *reaching.OPAQUE))
-    assert differences(go_on(run, interrupt(run, 50)), run()) == ["metrics", "nodes", "weights"]
+    assert differences(resume(run, interrupt(run, 50)), run()) == ["metrics", "nodes", "weights"]

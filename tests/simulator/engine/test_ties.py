@@ -35,7 +35,7 @@ def contributions(algorithm, ties, seed=0, network=None):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_by_rank_the_last_ranks_lose_every_tie(name):
+def test_last_ranks_lose_ties_by_rank(name):
     algorithm, taken = METHODS[name]
     assert contributions(algorithm, "rank")[taken:].sum() <= 2 * (P - taken)
 
@@ -44,7 +44,7 @@ def test_by_rank_the_last_ranks_lose_every_tie(name):
     "network", [Network(), Network(bandwidth=1e3, latency=0.01, message_bytes=1.0)]
 )
 @pytest.mark.parametrize("name", METHODS)
-def test_at_random_each_worker_is_among_the_first_as_often_as_chance_has_it(name, network):
+def test_random_ties_favour_no_worker(name, network):
     """K of P in each of n updates: n K / P, with a standard deviation of sqrt(n K / P (1 - K /
     P)).
     """
@@ -55,7 +55,7 @@ def test_at_random_each_worker_is_among_the_first_as_often_as_chance_has_it(name
     )
 
 
-def test_the_order_is_drawn_from_the_clusters_seed():
+def test_order_of_ties_depends_on_seed():
     one, again, other = (
         contributions(METHODS["k_sync"][0], "random", seed).tolist() for seed in (0, 0, 1)
     )
@@ -63,7 +63,7 @@ def test_the_order_is_drawn_from_the_clusters_seed():
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "all_reduce", "sgp"])
-def test_where_there_are_no_ties_nothing_changes(name):
+def test_random_ties_change_nothing_without_ties(name):
     stop = Stop(updates=50)
     by_rank, random = (
         simulate(
@@ -75,7 +75,7 @@ def test_where_there_are_no_ties_nothing_changes(name):
         assert np.array_equal(values, random[column], equal_nan=values.dtype.kind == "f"), column
 
 
-def test_a_server_that_waits_for_all_learns_the_same(quadratic):
+def test_ties_change_no_weights_of_synchronous_server(quadratic):
     by_rank, random = (
         simulate(
             Cluster(4, ties=ties), SyncPS(Rule(lr=0.03)), quadratic, stop=Stop(updates=30)
