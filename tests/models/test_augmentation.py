@@ -10,13 +10,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from laggard import AsyncPS, Cluster, Rule, Stop, SyncPS, simulate
 from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised, synthetic
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.backends.graphs import RECORD
 from laggard.models.flat import flatten
 from laggard.models.variants import Variants, make_variants
-from laggard.simulator.timing.distributions import Gamma
 from tests.models.images import crops, images
 
 SMALL = MLP(hidden=(6,))
@@ -42,7 +40,7 @@ def drawn(task, seeds, count):
 
 @pytest.mark.parametrize("augment", [BOTH, Augmentation(crop=3), Augmentation(flip=True)])
 @pytest.mark.parametrize("shape", [(3, 5, 7), (1, 6, 4)])
-def test_every_variant_is_that_of_a_plain_loop(augment, shape):
+def test_every_variant_is_that_of_plain_loop(augment, shape):
     x = torch.from_numpy(rng(1).standard_normal((3, *shape)))
     variants = Variants(x, augment.variants, augment.apply)
     numbers = torch.arange(len(variants))
@@ -54,7 +52,7 @@ def test_every_variant_is_that_of_a_plain_loop(augment, shape):
 
 
 @pytest.mark.parametrize("augment", [BOTH, Augmentation(flip=True)])
-def test_of_a_large_data_set_as_many_draws_are_made_as_64_bits_number(augment):
+def test_draws_of_large_data_set_fit_64_bits(augment):
     samples = 1 << 30
     x, y = (
         torch.zeros(1, 1, 5, 5).expand(samples, -1, -1, -1),
@@ -72,7 +70,7 @@ def chi_square(counts):
     return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
 
 
-def test_variants_are_uniform_and_independent_of_sample_worker_and_epoch():
+def test_variants_are_uniform_and_independent():
     augment = Augmentation(crop=1, flip=True)
     made = task(data=images(samples=40, shape=(3, 4, 4)), augment=augment)
     epochs = [
@@ -101,7 +99,7 @@ def test_variants_are_uniform_and_independent_of_sample_worker_and_epoch():
 
 
 @pytest.mark.parametrize("seeds", [[3], [3, 4]], ids=["shared batches", "own batches"])
-def test_samples_are_those_without_augmentation_and_members_draw_as_if_alone(seeds):
+def test_samples_are_those_without_augmentation(seeds):
     plain, augmented = drawn(task(augment=None), seeds, 30), drawn(task(), seeds, 30)
     for one, other in zip(plain, augmented, strict=True):
         assert torch.equal(one, other % 40)
@@ -132,9 +130,7 @@ def plainly(module, data, row, numbers):
         (LeNet5(), GREY, torch.float64, "unfold-graphs"),
     ],
 )
-def test_gradients_are_autograd_s_on_the_images_of_a_plain_loop(
-    network, data, dtype, backend, seeds
-):
+def test_gradients_are_those_of_autograd(network, data, dtype, backend, seeds):
     made = task(network, data, dtype=dtype, backend=backend)
     weights = made.start([0, 1, 2]).repeat(2, 1, 1)
     module, tolerance = (
@@ -163,61 +159,16 @@ def test_one_recording_serves_all_mini_batches(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("network", "data"), [(LeNet5(), GREY), (ResNet(depth=8), RGB)], ids=["compiled", "autograd"]
-)
-def test_bits_do_not_depend_on_threads_company_or_the_time_of_evaluation(network, data):
-    cluster, rule, stop = (
-        Cluster(workers=3, compute=Gamma(1.0, cv=0.5)),
-        Rule(lr=0.1),
-        Stop(updates=6),
-    )
-
-    def weights(threads, learning_seeds=(0, 1), **options):
-        made = task(network, data, threads=threads, batch=4)
-        return simulate(
-            cluster, AsyncPS(rule), made, stop=stop, learning_seeds=learning_seeds, **options
-        ).weights
-
-    first = weights(1)
-    for other in (weights(2), weights(4), weights(2, defer=False), weights(2, memory=1.0)):
-        assert torch.equal(first, other)
-    for member in range(2):
-        assert torch.equal(first[member], weights(2, [member])[0])
-
-
-def test_no_method_changes_what_is_drawn():
-    cluster = Cluster(workers=3, compute=Gamma(1.0, cv=0.5))
-    seen = {}
-    for algorithm in (AsyncPS, SyncPS):
-        made = task()
-        batches, kept = made.batches, {}
-
-        def noted(rank, rngs, batches=batches, kept=kept):
-            for batch in batches(rank, rngs):
-                kept.setdefault(rank, []).append(batch.tolist())
-                yield batch
-
-        made.batches = noted
-        simulate(cluster, algorithm(Rule(lr=0.1)), made, stop=Stop(gradients=30))
-        seen[algorithm] = kept
-    for rank in range(3):
-        one, other = (seen[algorithm][rank] for algorithm in (AsyncPS, SyncPS))
-        count = min(len(one), len(other))
-        assert count > 5
-        assert one[:count] == other[:count]
-
-
-@pytest.mark.parametrize(
     "network", [SMALL, ResNet(depth=8, norm="batch")], ids=["plain", "batch norm"]
 )
-def test_evaluations_have_the_images_as_they_are(network):
+def test_evaluations_have_original_images(network):
     plain, augmented = task(network, augment=None), task(network)
     weights = plain.start([0, 1])
     for name, values in plain.evaluate(weights).items():
         assert torch.equal(values, augmented.evaluate(weights)[name])
 
 
-def test_without_crop_and_flip_nothing_changes():
+def test_nothing_changes_without_crop_and_flip():
     plain, idle = task(augment=None), task(augment=Augmentation())
     for one, other in zip(drawn(plain, [0], 9), drawn(idle, [0], 9), strict=True):
         assert torch.equal(one, other)
@@ -226,30 +177,18 @@ def test_without_crop_and_flip_nothing_changes():
     assert idle._y is idle._data.train_y
 
 
-def test_hessian_products_are_those_of_the_augmented_images():
-    made = task(dtype=torch.float64)
-    (batch,), weights = drawn(made, [0], 1), made.start([0])[None]
-    direction = torch.from_numpy(rng(1).standard_normal(weights.shape))
-    found = made.hessian_products(weights, direction, [batch])
-    step = 1e-5
-    ahead, behind = (
-        made.gradients(weights + sign * step * direction, [batch])[0] for sign in (1, -1)
-    )
-    torch.testing.assert_close(found, (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-7)
+ROWS = synthetic(samples=40, features=5)
 
 
-def test_what_cannot_be_augmented_is_refused():
-    with pytest.raises(ValueError, match="crop = -1: expected at least 0 pixels"):
-        Augmentation(crop=-1)
-    with pytest.raises(
-        ValueError,
-        match=r"augment\.crop = 7: expected less than the size of the images, 7 x 9 pixels",
-    ):
-        task(augment=Augmentation(crop=7))
-    for augment in (Augmentation(crop=1), Augmentation(flip=True)):
-        with pytest.raises(
-            ValueError,
-            match=r"expected images \(channels, height, width\), got inputs of shape \(5,\)",
-        ):
-            task(data=synthetic(samples=40, features=5), augment=augment)
-    assert task(data=synthetic(samples=40, features=5), augment=Augmentation()).epoch == 40
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Augmentation(crop=-1), "crop = -1"),
+        (lambda: task(augment=Augmentation(crop=7)), r"augment\.crop = 7"),
+        (lambda: task(data=ROWS, augment=Augmentation(crop=1)), "expected images"),
+        (lambda: task(data=ROWS, augment=Augmentation(flip=True)), "expected images"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()

@@ -73,47 +73,35 @@ def check_training(norm, dtype, steps, tolerance):
         pytest.param(torch.float64, 200, 1e-11, marks=pytest.mark.slow),
     ],
 )
-def test_sgd_is_torch_s_own_loop_on_the_same_mini_batches(norm, dtype, steps, tolerance):
+def test_sgd_is_training_loop_of_torch(norm, dtype, steps, tolerance):
     check_training(norm, dtype, steps, tolerance)
 
 
 CLUSTER = Cluster(4, Gamma(0.01, 0.3), slowdowns=[Factor(worker=1, factor=4.0)])
-METHODS = {
-    "async_ps": (AsyncPS(Rule(lr=0.05)), 30),
-    "sgp": (SGP(Rule(lr=0.1)), 12),
-    "all_reduce": (AllReduce(Rule(lr=0.1)), 12),
-}
+METHODS = {"async_ps": AsyncPS(Rule(lr=0.05)), "sgp": SGP(Rule(lr=0.1))}
 
 
-def learn(method, updates=None, **given):
-    algorithm, enough = METHODS[method]
-    updates = updates or enough
-    return simulate(
-        CLUSTER,
-        algorithm,
-        resnet8(**given),
-        stop=Stop(updates=updates),
-        evaluate=Evaluate(every_updates=updates),
-    )
+def learn(algorithm, updates, **given):
+    stop, evaluate = Stop(updates=updates), Evaluate(every_updates=updates)
+    return simulate(CLUSTER, algorithm, resnet8(**given), stop=stop, evaluate=evaluate)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_learns_with_batch_norm_under_each_kind_of_method_with_a_slow_worker(method):
-    metrics = learn(method).metrics
+def test_resnet_with_batch_norm_learns(method):
+    metrics = learn(METHODS[method], 30).metrics
     assert metrics["test_accuracy"][0] < 0.6
     assert metrics["test_accuracy"][-1] > 0.9
 
 
-def test_it_learns_bit_for_bit_alike_on_any_number_of_threads():
-    one, two = (learn("async_ps", 12, threads=threads) for threads in (1, 3))
+def test_resnet_learns_same_bits_on_any_threads():
+    one, two = (learn(METHODS["async_ps"], 12, threads=threads) for threads in (1, 3))
     assert torch.equal(one.weights, two.weights)
-    for name in ("test_loss", "test_accuracy"):
-        assert (one.metrics[name] == two.metrics[name]).all()
+    assert (one.metrics["test_loss"] == two.metrics["test_loss"]).all()
 
 
-def test_it_learns_alike_on_either_backend_but_for_rounding():
+def test_resnet_learns_alike_on_both_backends():
     one, two = (
-        learn("all_reduce", 3, dtype=torch.float64, backend=backend)
+        learn(AllReduce(Rule(lr=0.1)), 3, dtype=torch.float64, backend=backend)
         for backend in ("threads", "vmap")
     )
     torch.testing.assert_close(one.weights, two.weights, rtol=1e-9, atol=1e-9)
@@ -123,7 +111,7 @@ def test_it_learns_alike_on_either_backend_but_for_rounding():
 @pytest.mark.parametrize(
     ("depth", "params"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)]
 )
-def test_it_has_the_parameters_of_the_paper_s_table_and_as_many_layers_as_its_depth(depth, params):
+def test_resnet_has_parameters_of_paper(depth, params):
     with torch.device("meta"):
         module = ResNet(depth).build((3, 32, 32), 10)
     weights = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
@@ -133,7 +121,7 @@ def test_it_has_the_parameters_of_the_paper_s_table_and_as_many_layers_as_its_de
     assert found / 1e6 == pytest.approx(params, abs=0.005 if params < 1 else 0.05)
 
 
-def test_stages_halve_the_image_and_shortcuts_take_every_second_pixel():
+def test_stages_halve_image_and_shortcuts_skip_pixels():
     module = ResNet(14).build((3, 32, 32), 10)
     x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     shapes = []
@@ -151,30 +139,18 @@ def test_stages_halve_the_image_and_shortcuts_take_every_second_pixel():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "text"),
     [
-        (lambda: ResNet(depth=10), r"depth = 10: expected 6 n \+ 2, such as 8, 20 or 56"),
-        (lambda: ResNet(norm="layer"), "norm = 'layer': expected 'batch' or 'group'"),
-        (
-            lambda: ResNet().build((20,), 3),
-            r"expected images of shape \(channels, height, width\), got .* \(20,\)",
-        ),
-        (
-            lambda: Vision().build((2, 28, 28), 10),
-            r"expected images of shape \(1 or 3, height, width\)",
-        ),
-        (
-            lambda: Vision("resnet19").build((3, 32, 32), 10),
-            "network = 'resnet19': expected a classifier of torchvis",
-        ),
-        (
-            lambda: Vision("alexnet").describe((3, 32, 32), 10),
-            "network = alexnet: .* takes images of 32 x 32 pixels",
-        ),
+        (lambda: ResNet(depth=10), "depth = 10"),
+        (lambda: ResNet(norm="layer"), "norm = 'layer'"),
+        (lambda: ResNet().build((20,), 3), "expected images"),
+        (lambda: Vision().build((2, 28, 28), 10), "expected images"),
+        (lambda: Vision("resnet19").build((3, 32, 32), 10), "network = 'resnet19'"),
+        (lambda: Vision("alexnet").describe((3, 32, 32), 10), "network = alexnet"),
     ],
 )
-def test_what_cannot_be_built_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_that_do_not_fit_are_refused(make, text):
+    with pytest.raises(ValueError, match=text):
         make()
 
 
@@ -182,7 +158,7 @@ NAMES = ["resnet18", "mobilenet_v3_small", "convnext_tiny", "googlenet"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_classifier_of_torchvision_is_torchvision_s_with_so_many_classes(name):
+def test_classifier_is_that_of_torchvision(name):
     """All but its random layers, which a description refuses."""
     options = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
     with torch.device("meta"):
@@ -195,7 +171,7 @@ def test_a_classifier_of_torchvision_is_torchvision_s_with_so_many_classes(name)
     assert found.least == (1 if name == "convnext_tiny" else 2)
 
 
-def test_a_single_channel_is_taken_three_times():
+def test_single_channel_is_taken_three_times():
     gray, colour = (Vision("squeezenet1_1").build((channels, 32, 32), 5) for channels in (1, 3))
     colour.load_state_dict(gray.network.state_dict())
     x = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -203,7 +179,7 @@ def test_a_single_channel_is_taken_three_times():
 
 
 @pytest.mark.parametrize("name", ["shufflenet_v2_x0_5", "mobilenet_v3_small"])
-def test_its_gradient_is_torch_s_in_training_mode_without_dropout(name):
+def test_gradient_is_that_of_torch_without_dropout(name):
     data = images(64, shape=(3, 32, 32)).to("cpu", torch.float64)
     task = Supervised(Vision(name).build, data, BATCH, threads=1, dtype=torch.float64, device="cpu")
     with torch.random.fork_rng(devices=[]):

@@ -2,19 +2,15 @@
 the company.
 """
 
-from collections import OrderedDict
-
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.batched import Batched, describe, exact_arithmetic
-from laggard.models.backends.choice import BACKEND_NAMES, BATCHED, choose
-from laggard.models.backends.graphs import RECORD, Graphs, rounded_up
+from laggard.models.backends.choice import BACKEND_NAMES, choose
+from laggard.models.backends.graphs import RECORD, Graphs
 from laggard.models.backends.unfolded import Unfolded, unfoldable
 from laggard.models.flat import flatten
 
@@ -76,36 +72,29 @@ PLAIN = {
     "logistic": (lambda: Logistic().build(SMALL, CLASSES), SMALL),
     "strided": (strided, SMALL),
     "a layer used twice": (twice, (7,)),
-    "full layers on rows of an image": (
-        lambda: nn.Sequential(nn.Linear(11, 4), nn.ReLU(), nn.Flatten(), nn.Linear(108, CLASSES)), SMALL,
-    ),
+    "full layers on rows": (lambda: images_into(108, nn.Linear(11, 4), nn.ReLU()), SMALL),
     "one layer": (lambda: nn.Linear(7, CLASSES), (7,)),
-    "a parameter that is not used": (with_idle, (7,)),
-    "in place": (lambda: nn.Sequential(nn.Linear(7, 6), nn.ReLU(inplace=True), nn.Linear(6, CLASSES)), (7,)),
-}  # fmt: skip
+    "unused parameter": (with_idle, (7,)),
+    "in place": (lambda: images_into(6, nn.Linear(7, 6), nn.ReLU(inplace=True)), (7,)),
+}
+
+
+def images_into(features, *layers):
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, CLASSES))
+
+
 ODD = {
     "residual": (Residual, (7,)),
     "subclass": (lambda: nn.Sequential(Doubled(7, CLASSES)), (7,)),
     "hook": (hooked, (7,)),
     "norm": (lambda: nn.Sequential(nn.LayerNorm(7), nn.Linear(7, CLASSES)), (7,)),
-    "groups": (
-        lambda: nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.Flatten(), nn.Linear(378, CLASSES)),
-        SMALL,
-    ),
-    "dilation": (
-        lambda: nn.Sequential(nn.Conv2d(3, 1, 3, dilation=2), nn.Flatten(), nn.Linear(35, CLASSES)),
-        SMALL,
-    ),
+    "groups": (lambda: images_into(378, nn.Conv2d(3, 6, 3, groups=3)), SMALL),
+    "dilation": (lambda: images_into(35, nn.Conv2d(3, 1, 3, dilation=2)), SMALL),
     "circular": (
-        lambda: nn.Sequential(
-            nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(99, 10)
-        ),
+        lambda: images_into(99, nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular")),
         SMALL,
     ),
-    "same": (
-        lambda: nn.Sequential(nn.Conv2d(3, 1, 3, padding="same"), nn.Flatten(), nn.Linear(99, 10)),
-        SMALL,
-    ),
+    "same": (lambda: images_into(99, nn.Conv2d(3, 1, 3, padding="same")), SMALL),
 }
 ALL = PLAIN | ODD
 DTYPES = pytest.mark.parametrize(
@@ -154,7 +143,7 @@ def check(backend, found, tolerance):
 @DTYPES
 @each
 @pytest.mark.parametrize("name", BACKEND_NAMES)
-def test_a_backend_s_gradients_are_plain_autograd_s(name, network, dtype, tolerance):
+def test_gradients_are_those_of_autograd(name, network, dtype, tolerance):
     found = problem(network, dtype)
     if name.startswith("unfold") and network in ODD:
         with pytest.raises(ValueError, match="use 'vmap'"):
@@ -164,11 +153,11 @@ def test_a_backend_s_gradients_are_plain_autograd_s(name, network, dtype, tolera
 
 
 @each
-def test_a_network_is_unfolded_where_it_is_a_plain_sequence(network):
+def test_plain_sequences_alone_are_unfolded(network):
     assert unfoldable(ALL[network][0]()) == (network in PLAIN)
 
 
-def test_a_loss_of_one_s_own_is_the_mean_of_one_mini_batch():
+def test_custom_loss_is_mean_of_mini_batch():
     def squared(outputs, targets):
         return (outputs - (targets[:, None] == torch.arange(CLASSES)).to(outputs)).square().mean()
 
@@ -177,51 +166,39 @@ def test_a_loss_of_one_s_own_is_the_mean_of_one_mini_batch():
     torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_ties_in_a_pool_are_broken_as_torch_breaks_them():
-    """On a constant picture every window is a tie, and a gradient that were shared out would be
-    another.
-    """
-    module = nn.Sequential(
-        OrderedDict(
-            conv=nn.Conv2d(1, 2, 3), pool=nn.MaxPool2d(2), flat=nn.Flatten(), full=nn.Linear(8, 10)
-        )
-    )
-    module = module.double()
+def test_pooling_breaks_ties_as_torch():
+    """On a constant picture every window is a tie; a gradient that is shared out would differ."""
+    module = images_into(8, nn.Conv2d(1, 2, 3), nn.MaxPool2d(2)).double()
     weights = flatten(module.parameters()).detach().repeat(2, 1)
-    x, y, index = (
-        torch.zeros(3, 1, 6, 6, dtype=torch.float64),
-        torch.tensor([0, 1, 2]),
-        torch.tensor([[0, 1], [1, 2]]),
-    )
+    x = torch.zeros(3, 1, 6, 6, dtype=torch.float64)
     x[:, :, ::2, ::3] = 1.0
-    gradients, _ = Unfolded(module, cross_entropy).gradients(weights, x, y, index)
-    torch.testing.assert_close(
-        gradients, plainly(module, weights, x, y, index)[0], rtol=0, atol=1e-12
-    )
+    data = x, torch.tensor([0, 1, 2]), torch.tensor([[0, 1], [1, 2]])
+    gradients, _ = Unfolded(module, cross_entropy).gradients(weights, *data)
+    expected, _ = plainly(module, weights, *data)
+    torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-12)
 
 
-def test_images_are_expected_where_a_convolution_comes_first():
+def test_convolution_first_expects_images():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, CLASSES))
     weights = flatten(module.parameters()).detach()[None]
     with pytest.raises(ValueError, match=r"expected images .* got \(9,\)"):
         Unfolded(module, cross_entropy).outputs(weights, torch.zeros(4, 9))
 
 
-def test_a_backend_that_is_not_there_is_named_with_those_that_are():
+def test_unknown_backend_is_refused():
     with pytest.raises(ValueError, match=r"backend = 'tpu': expected auto, threads, .*vmap"):
         choose("tpu", nn.Linear(2, 2), cross_entropy, torch.device("cpu"))
 
 
-def test_a_recording_serves_calls_of_other_sizes_and_other_data(monkeypatch):
+def test_recording_serves_other_sizes_and_data(monkeypatch):
     monkeypatch.setitem(RECORD, "cpu", in_place)
     module, weights, x, y, index = problem("mlp", torch.float64, models=40)
     plain = Unfolded(module, cross_entropy)
     graphs = Graphs(plain)
     for count, data in [(40, x), (37, x), (3, x), (37, x + 1), (38, x), (40, x)]:
-        mine = graphs.gradients(weights[:count], data, y, index[:count])
-        torch.testing.assert_close(
-            mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12
-        )
+        arguments = weights[:count], data, y, index[:count]
+        found, expected = graphs.gradients(*arguments), plain.gradients(*arguments)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def in_place(run, pool):
@@ -236,7 +213,7 @@ def in_place(run, pool):
     return replay
 
 
-def test_what_a_recording_answered_with_is_left_alone_by_the_next_call(monkeypatch):
+def test_recording_leaves_earlier_results_alone(monkeypatch):
     monkeypatch.setitem(RECORD, "cpu", in_place)
     module, weights, x, y, index = problem("mlp", torch.float64)
     graphs = Graphs(Unfolded(module, cross_entropy))
@@ -247,7 +224,7 @@ def test_what_a_recording_answered_with_is_left_alone_by_the_next_call(monkeypat
     assert torch.equal(losses, copies[1])
 
 
-def test_a_recording_is_made_once_for_sizes_that_round_alike_and_the_oldest_goes():
+def test_recordings_are_shared_and_bounded():
     made = []
 
     class Counting(Unfolded):
@@ -265,54 +242,6 @@ def test_a_recording_is_made_once_for_sizes_that_round_alike_and_the_oldest_goes
     assert len(graphs._recordings) == 16
 
 
-def test_sizes_of_recordings_are_few_and_little_larger_than_the_calls():
-    for size in range(1, 5000):
-        assert size <= rounded_up(size) < (
-            2 * size if size <= 256 else 9 / 8 * size
-        ) or size == rounded_up(size)
-    assert {rounded_up(size) for size in range(1, 257)} == {2**power for power in range(9)}
-    assert len({rounded_up(size) for size in range(257, 513)}) == 8
-    assert len({rounded_up(size) for size in range(513, 1025)}) == 8
-
-
-def test_calls_of_random_sizes_are_not_recorded_again_and_again(monkeypatch):
-    """As with exponential times: with 64 workers, any number of gradients is in flight."""
-    recorded = []
-    monkeypatch.setitem(RECORD, "cpu", lambda run, pool: recorded.append(run) or run)
-    module, weights, x, y, index = problem("one layer", torch.float64, models=64)
-    graphs = Graphs(Unfolded(module, cross_entropy))
-    for count in np.random.default_rng(3).integers(1, 65, size=300).tolist():
-        graphs.gradients(weights[:count], x, y, index[:count])
-    assert len(recorded) == 7
-
-
-class Widened(TorchDispatchMode):
-    """Counts the conversions of integers to 64 bits."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function is torch.ops.aten._to_copy.default and args[0].dtype == torch.int32:
-            self.count += 1
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("kind", [Batched, Unfolded])
-def test_indices_are_widened_once_a_call_and_on_their_way_into_a_recording(kind, monkeypatch):
-    module, weights, x, y, index = problem("mlp", torch.float32)
-    backend = kind(module, cross_entropy)
-    with Widened() as widened:
-        narrow = backend.gradients(weights, x, y, index.int())
-    assert widened.count == 1
-    for mine, plain in zip(narrow, backend.gradients(weights, x, y, index), strict=True):
-        assert torch.equal(mine, plain)
-    graphs = Graphs(backend)
-    graphs.gradients(weights, x, y, index.int())
-    with Widened() as widened:
-        graphs.gradients(weights, x, y, index.int())
-    assert widened.count == 0
-
-
 @pytest.fixture
 def torch_settings():
     """Torch's precisions, by the names of the operations; what a test has set is set back."""
@@ -323,7 +252,7 @@ def torch_settings():
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_arithmetic_is_exact_on_a_gpu_and_afterwards_as_it_was(precision, torch_settings):
+def test_arithmetic_is_exact_on_gpu_and_restored(precision, torch_settings):
     torch.set_float32_matmul_precision(precision)
     before = torch_settings()
     with exact_arithmetic(on_gpu=True):
@@ -335,7 +264,7 @@ def test_arithmetic_is_exact_on_a_gpu_and_afterwards_as_it_was(precision, torch_
     assert not torch.backends.cudnn.deterministic
 
 
-def test_arithmetic_is_exact_where_a_program_has_set_precisions_by_their_newer_names(
+def test_arithmetic_is_exact_despite_newer_settings(
     torch_settings,
 ):
     torch.backends.cuda.matmul.fp32_precision = "tf32"
@@ -346,19 +275,7 @@ def test_arithmetic_is_exact_where_a_program_has_set_precisions_by_their_newer_n
     assert torch_settings() == before
 
 
-def test_a_precision_that_is_exact_already_is_not_set(monkeypatch):
-    made = []
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", made.append)
-    with exact_arithmetic(on_gpu=True):
-        pass
-    assert not made
-
-
-def test_what_a_config_may_name_is_what_can_be_made():
-    assert set(BACKEND_NAMES) == {"auto", "threads", *BATCHED}
-
-
-def test_a_device_is_described_by_its_name_if_it_is_a_gpu(monkeypatch):
+def test_gpu_is_described_by_name(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     assert describe(torch.device("cpu")) == "cpu"
     assert describe(torch.device("cuda:0")) == "cuda:0 (a GPU)"

@@ -57,7 +57,7 @@ def jobs(request):
     made.end()
 
 
-def test_whoever_waits_computes_what_no_thread_has_begun(jobs):
+def test_caller_computes_rows_that_no_thread_began(jobs):
     """The thread stays at row 0: row 2 is computed by its caller, who then waits for row 0 and
     computes 1 and 3.
     """
@@ -69,20 +69,20 @@ def test_whoever_waits_computes_what_no_thread_has_begun(jobs):
     assert jobs.by == {2: "caller", 1: "caller", 3: "caller", 0: "thread"}
 
 
-def test_what_a_thread_has_computed_keeps_its_caller_from_nothing(jobs):
+def test_caller_takes_rows_of_threads(jobs):
     jobs.end()
     assert [float(jobs.call.result(row)[1]) for row in range(ROWS)] == [0.0, -1.0, -2.0, -3.0]
     assert set(jobs.by.values()) == {"thread"}
 
 
 @pytest.mark.parametrize("jobs", [{"members": 2}], indirect=True)
-def test_a_gradient_is_its_members_rows(jobs):
+def test_gradient_has_rows_of_its_members(jobs):
     jobs.begin.set()
     gradients, losses = jobs.call.result(1)
     assert (gradients.tolist(), losses.tolist()) == ([[2.0] * 3, [3.0] * 3], [-2.0, -3.0])
 
 
-def test_once_it_is_cancelled_no_thread_begins_what_nobody_asks_for(jobs):
+def test_cancelled_call_computes_requested_rows_alone(jobs):
     assert jobs.began.wait(10)
     jobs.call.cancel()
     jobs.end()
@@ -92,7 +92,7 @@ def test_once_it_is_cancelled_no_thread_begins_what_nobody_asks_for(jobs):
 
 
 @pytest.mark.parametrize("jobs", [{"wrong": 0}, {"wrong": 3}], indirect=True)
-def test_an_error_is_raised_where_the_value_is_asked_for_each_time(jobs):
+def test_error_is_raised_at_each_request(jobs):
     """In the thread, which begins with row 0, and in its caller."""
     assert jobs.began.wait(10)
     jobs.begin.set()
@@ -118,7 +118,7 @@ def asked(task, members, seed=0):
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("threads", [2, 5])
-def test_they_are_those_of_a_call_that_waits_bit_for_bit(members, threads):
+def test_results_are_those_of_waiting_call(members, threads):
     """In whatever order they are asked for; one model has diverged."""
     given = task(threads=threads)
     weights, batches = asked(given, members)
@@ -133,7 +133,7 @@ def test_they_are_those_of_a_call_that_waits_bit_for_bit(members, threads):
     assert int(losses.isnan().sum()) == 1
 
 
-def test_only_compiled_gradients_of_several_threads_are_computed_in_the_background():
+def test_only_compiled_gradients_run_in_background():
     """Others would hold the interpreter's lock; a regulariser, augmentation and dropout are
     torch's.
     """
@@ -148,7 +148,7 @@ def test_only_compiled_gradients_of_several_threads_are_computed_in_the_backgrou
     assert varied.submit(*asked(varied, 1)) is None
 
 
-def test_indices_out_of_range_are_refused_at_once():
+def test_indices_out_of_range_are_refused():
     given = task()
     weights, batches = asked(given, 1)
     batches[2][7] = 60
@@ -156,6 +156,6 @@ def test_indices_out_of_range_are_refused_at_once():
         given.submit(weights, batches)
 
 
-def test_the_caller_and_the_threads_are_as_many_as_there_may_be():
+def test_caller_counts_among_threads():
     backend = Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy, threads=3)
     assert backend._background._max_workers == 2

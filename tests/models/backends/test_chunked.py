@@ -67,7 +67,7 @@ def measured(room, free):
     return Chunked(echo, memory=gauge), echo, gauge
 
 
-def test_pieces_take_half_of_the_free_memory_at_most_once_one_was_measured():
+def test_pieces_take_half_of_free_memory():
     chunked, echo, _ = measured(room=10**9, free=200 * EACH)
     ask(chunked, 1000)
     first, *others = echo.calls
@@ -78,7 +78,7 @@ def test_pieces_take_half_of_the_free_memory_at_most_once_one_was_measured():
     assert len(others) <= 11
 
 
-def test_a_size_that_fitted_is_not_asked_for_again():
+def test_size_that_fitted_is_not_measured_again():
     chunked, echo, gauge = measured(room=10**9, free=10**9)
     for _ in range(3):
         ask(chunked, 528)
@@ -89,7 +89,7 @@ def test_a_size_that_fitted_is_not_asked_for_again():
 
 
 @pytest.mark.parametrize("room", [1, 5, 31, 32, 100])
-def test_pieces_are_halved_where_memory_runs_out_and_the_call_goes_on(room):
+def test_pieces_are_halved_when_memory_runs_out(room):
     chunked, _, gauge = measured(room=room * EACH, free=10**9)
     ask(chunked, 300)
     assert gauge.released >= 1
@@ -98,13 +98,13 @@ def test_pieces_are_halved_where_memory_runs_out_and_the_call_goes_on(room):
     assert gauge.released == failures  # what was too much is not tried again
 
 
-def test_not_even_one_model_fits():
+def test_error_is_raised_where_no_model_fits():
     chunked, _, _ = measured(room=EACH - 1, free=10**9)
     with pytest.raises(torch.OutOfMemoryError):
         ask(chunked, 4)
 
 
-def test_another_size_of_mini_batch_is_measured_anew():
+def test_other_batch_size_is_measured_again():
     chunked, echo, gauge = measured(room=10**9, free=10**9)
     ask(chunked, 64)
     asked = gauge.asked
@@ -117,7 +117,7 @@ def test_another_size_of_mini_batch_is_measured_anew():
     assert gauge.asked > asked or echo.calls[-1] <= 32
 
 
-def test_a_bound_of_one_s_own_holds():
+def test_given_bound_holds():
     echo = Echo()
     ask(Chunked(echo, most=7), 30)
     assert max(echo.calls) <= 7
@@ -126,7 +126,7 @@ def test_a_bound_of_one_s_own_holds():
 
 
 @pytest.mark.parametrize("memory", [False, True])
-def test_outputs_are_in_the_order_of_models_and_samples(memory):
+def test_outputs_keep_order_of_models_and_samples(memory):
     echo = Echo(room=20 * EACH)
     chunked = Chunked(
         echo, memory=Gauge(echo, 10**9) if memory else None, most=None if memory else 9
@@ -137,7 +137,7 @@ def test_outputs_are_in_the_order_of_models_and_samples(memory):
     assert chunked.name == "echo"
 
 
-def test_the_piece_on_which_memory_is_measured_is_not_recorded():
+def test_measured_piece_is_not_recorded():
     plain, recorded = Echo(), Echo()
     recorded.unrecorded = plain
     chunked = Chunked(recorded, memory=Gauge(plain, 10**9))
@@ -148,7 +148,7 @@ def test_the_piece_on_which_memory_is_measured_is_not_recorded():
 
 
 @pytest.mark.parametrize(("free", "passes"), [(10**9, 1), (2 * 40 * EACH, 3), (4 * 40 * EACH, 2)])
-def test_an_evaluation_takes_as_many_samples_at_once_as_fit(free, passes):
+def test_evaluation_takes_samples_that_fit(free, passes):
     """A pass of 40 models takes 40 times `EACH` bytes for 250 samples, and half of what is free is
     for one pass.
     """
@@ -163,7 +163,7 @@ def test_an_evaluation_takes_as_many_samples_at_once_as_fit(free, passes):
     assert len(echo.calls) - before == 2 * passes
 
 
-def test_an_evaluation_on_a_cpu_takes_250_samples_at_a_time():
+def test_evaluation_on_cpu_takes_250_samples():
     echo = Echo()
     chunked = Chunked(echo)
     for _ in range(3):
