@@ -60,24 +60,28 @@ Order = Literal["sequential", "bootstrap", "replay"]
 
 @dataclass(frozen=True)
 class Trace(Settings):
-    """Measured seconds, a column of a CSV or Parquet table.
+    """Measured seconds, a column of a table.
 
     `mean` and `std` are those of the column.
 
     Attributes:
-        file: its first row names the columns.
+        file: CSV in any dialect, compressed or not, or Parquet; its first row names the columns.
         column: the name; by default `seconds`, or else the only column of numbers that is not
             `worker`.
-        worker: the name of the column of ranks. With it, every worker uses the rows of its own rank
-            alone, and each rank must have some.
+        worker: the name of the column of ranks, or `columns` where each worker has a column. Every
+            worker then uses the rows of its own rank alone, and each rank must have some. Names of
+            workers are ranked in natural order. Columns named `worker0`, `worker1`, ... need no key.
         order: `sequential`, every worker goes through its rows cyclically from a random one;
             `replay`, the same from the first one; or `bootstrap`, rows at random.
+        unit: of the column: s, ms, us or ns. By default the one that its name ends with, as in
+            `duration_ms`, or else seconds.
     """
 
     file: str
     column: str | None = None
     order: Order = "sequential"
     worker: str | None = None
+    unit: Literal["s", "ms", "us", "ns"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +89,7 @@ class Trace(Settings):
 
     @cached_property
     def _rows(self) -> Rows:
-        return read_rows(Path(self.file), self.column, self.worker)
+        return read_rows(Path(self.file), self.column, self.worker, self.unit)
 
     @property
     def seconds(self) -> Seconds:
@@ -99,7 +103,7 @@ class Trace(Settings):
 
     @property
     def by_rank(self) -> Mapping[int, Seconds]:
-        """The rows of each rank; none without a column of ranks."""
+        """The rows of each rank; none where the table says no ranks."""
         return self._rows.by_rank
 
     @property
@@ -113,15 +117,14 @@ class Trace(Settings):
     def check_workers(self, workers: int) -> None:
         """Raise `InvalidSettingError` where one of so many workers has no rows."""
         missing = next((rank for rank in range(workers) if rank not in self.by_rank), None)
-        if self.worker is not None and missing is not None:
-            expected = f"a column in which each rank below workers = {workers} has a row"
-            raise InvalidSettingError(
-                "Trace", "worker", expected, f"{self.worker} without {missing}"
-            )
+        if self.by_rank and missing is not None:
+            expected = f"rows of each rank below workers = {workers}"
+            got = f"none of rank {missing} in {self.file}"
+            raise InvalidSettingError("Trace", "worker", expected, got)
 
     def of_worker(self, rank: int) -> Distribution:
-        """The distribution of worker `rank`: its own rows, or all without a column of ranks."""
-        if self.worker is not None:
+        """The distribution of worker `rank`: its own rows, or all where the table says no ranks."""
+        if self.by_rank:
             return Measured(self.by_rank[rank], self.order, repr(self))
         return self
 

@@ -1,10 +1,7 @@
-"""A CSV or Parquet file of measured seconds, a row each, with the rank of the worker that took
-them.
-"""
+"""Measured seconds in a table: a row each, or a column a worker."""
 
-import csv
 import math
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from laggard.files import number_names
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.timing.distributions.distribution import Seconds
+from laggard.simulator.timing.tables import RANK_COLUMNS, Table, read_table, to_unit, unit_in_name
 
 COLUMN = "seconds"
 """The column of durations where none is named and several have numbers."""
+COLUMNS = "columns"
+"""The value of the key `worker` that says that each worker has a column."""
+WORKER_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -32,105 +34,111 @@ class Rows:
         if self.ranks is None:
             return {}
         order = np.argsort(self.ranks, kind="stable")
-        found, first = np.unique(self.ranks[order], return_index=True)
-        return dict(zip(found.tolist(), np.split(self.seconds[order], first[1:]), strict=True))
+        ranks, first = np.unique(self.ranks[order], return_index=True)
+        return dict(zip(ranks.tolist(), np.split(self.seconds[order], first[1:]), strict=True))
 
 
-def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
-    """The durations in one column of a CSV or Parquet file, and the ranks in the column `worker`.
+def read_rows(path: Path, column: str | None, worker: str | None, unit: str | None) -> Rows:
+    """The durations in a table, and the ranks of their workers.
+
+    Args:
+        path: a table that `read_table` reads.
+        column: the name of the column of durations; by default `seconds`, or else the only column
+            of numbers.
+        worker: the name of the column of ranks, or `columns` where each worker has a column. By
+            default, a table whose columns of numbers are named `worker0` or `rank0` and so on has a
+            column for each.
+        unit: of the durations; by default what the column's name says, or else seconds.
 
     Raises:
         InvalidSettingError: a line is not valid; the message names it.
     """
-    try:
-        if path.suffix == ".parquet":
-            rows = _parquet_rows(path)
-        else:
-            rows = _csv_rows(path)
-    # Arrow's errors and undecodable text are ValueErrors
-    except (OSError, ValueError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InvalidSettingError(
-            "Trace", "file", "a CSV or Parquet file that can be read", f"{path}: {reason}"
-        ) from None
-    if len(rows) < 2 or any(_seconds(cell) is not None for cell in rows[0][1]):
-        raise InvalidSettingError(
-            "Trace", "file", "a row of names and rows of numbers below it", str(path)
-        )
-    names = [cell.strip() for cell in rows[0][1]]
-    if worker is not None and worker not in names:
-        raise InvalidSettingError("Trace", "worker", f"one of {', '.join(names)}, of ranks", worker)
-    pairs = zip(names, rows[1][1], strict=False)
-    numbers = [name for name, cell in pairs if _seconds(cell) is not None and name != worker]
-    if column is None and len(numbers) > 1 and COLUMN not in numbers:
-        raise InvalidSettingError(
-            "Trace", "column", f"the name of one of {', '.join(numbers)}", column
-        )
-    name: str | None
+    table = read_table("Trace", path)
+    if column is None and _has_a_column_each(table, worker):
+        return _rows_of_columns(table, unit)
+    names = [worker]
+    if worker in RANK_COLUMNS:
+        names = [worker, *RANK_COLUMNS]
+    ranks = None
+    if worker is not None:
+        ranks = table.find(*(name for name in names if name is not None))
+        if ranks is None:
+            expected = f"one of {', '.join(table.names)}, of ranks, or {COLUMNS}"
+            raise InvalidSettingError("Trace", "worker", expected, worker)
+    place = _find_durations(table, column, ranks)
+    factor = to_unit(table, place, "time", unit)
+    seconds = np.array([_duration(table, index, place) for index in range(len(table.rows))])
+    if ranks is None:
+        return Rows(seconds * factor, None)
+    return Rows(seconds * factor, np.array(table.ranks(ranks)))
+
+
+def _find_durations(table: Table, column: str | None, ranks: int | None) -> int:
+    """The place of the column of durations."""
     if column is not None:
-        name = column
-    elif COLUMN in numbers:
-        name = COLUMN
-    else:
-        name = next(iter(numbers), None)
-    if name not in names:
-        raise InvalidSettingError(
-            "Trace", "column", f"one of {', '.join(names)}, of numbers", column
-        )
-    seconds = np.array([_duration(path, line, row, names.index(name)) for line, row in rows[1:]])
-    if worker is None:
-        return Rows(seconds, None)
-    return Rows(
-        seconds, np.array([_rank(path, line, row, names.index(worker)) for line, row in rows[1:]])
-    )
+        place = table.find(column)
+        if place is None:
+            expected = f"one of {', '.join(table.names)}, of numbers"
+            raise InvalidSettingError("Trace", "column", expected, column)
+        return place
+    numeric = [place for place in range(len(table.names)) if table.is_numeric(place)]
+    numeric = [place for place in numeric if place != ranks]
+    seconds = table.find(COLUMN)
+    if seconds is not None:
+        return seconds
+    names = [table.names[place] for place in numeric]
+    if not names:
+        expected = "a column of numbers"
+        got = f"{', '.join(table.names)} in {table.path}"
+        raise InvalidSettingError("Trace", "column", expected, got)
+    if len(names) > 1:
+        expected = f"the name of one of {', '.join(names)}"
+        raise InvalidSettingError("Trace", "column", expected, column)
+    return numeric[0]
 
 
-def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The number and the cells of each line that is not empty, the names first."""
-    with path.open(newline="", encoding="utf-8-sig") as lines:
-        reader = csv.reader(lines)
-        return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+def _has_a_column_each(table: Table, worker: str | None) -> bool:
+    """Whether each worker has a column of its own."""
+    if worker == COLUMNS:
+        return table.find(COLUMNS) is None
+    if worker is not None:
+        return False
+    return len(_worker_columns(table)) > 0 and table.find(COLUMN) is None
 
 
-def _parquet_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The number and the cells, as text, of each row, the names first; a row that a CSV file has in
-    that line.
-    """
-    # here, since importing it takes longer than simulating a small cluster
-    from pyarrow import parquet
-
-    table = parquet.read_table(path)
-    columns = [
-        ["" if cell is None else str(cell) for cell in column.to_pylist()]
-        for column in table.columns
-    ]
-    return list(enumerate([table.column_names, *map(list, zip(*columns, strict=True))], 1))
+def _worker_columns(table: Table) -> list[int]:
+    """The places of the columns that are named after a worker."""
+    places = []
+    for place, name in enumerate(table.names):
+        base, _ = unit_in_name(name, "time")
+        if WORKER_NAME.fullmatch(base):
+            places.append(place)
+    return places
 
 
-def _duration(path: Path, line: int, row: Sequence[str], place: int) -> float:
-    seconds = _seconds(_cell(row, place))
+def _rows_of_columns(table: Table, unit: str | None) -> Rows:
+    """The durations of a table with a column for each worker; workers may have fewer rows."""
+    places = _worker_columns(table)
+    if not places:
+        # a counter of steps, and the index that pandas writes, are no workers
+        counters = ("", "step", "iteration", "index")
+        places = [place for place, name in enumerate(table.names) if name not in counters]
+    names = {place: unit_in_name(table.names[place], "time")[0] for place in places}
+    ranks = number_names(names.values())
+    seconds: list[float] = []
+    owners: list[int] = []
+    for place in places:
+        factor = to_unit(table, place, "time", unit)
+        for index, row in enumerate(table.rows):
+            if row[place]:
+                seconds.append(factor * _duration(table, index, place))
+                owners.append(ranks[names[place]])
+    return Rows(np.array(seconds), np.array(owners))
+
+
+def _duration(table: Table, index: int, place: int) -> float:
+    cell = table.rows[index][place]
+    seconds = table.number(cell)
     if seconds is None or not 0 < seconds < math.inf:
-        got = f"{_cell(row, place)!r} in line {line} of {path}"
-        raise InvalidSettingError("Trace", "file", "seconds > 0 in every row", got)
+        raise table.error_in_row(index, f"numbers > 0 as {table.names[place]}", cell)
     return seconds
-
-
-def _rank(path: Path, line: int, row: Sequence[str], place: int) -> int:
-    cell = _cell(row, place)
-    if not (cell.isascii() and cell.isdigit() and len(cell) < 10):
-        got = f"{cell!r} in line {line} of {path}"
-        raise InvalidSettingError("Trace", "worker", "a rank, 0, 1, ..., in every row", got)
-    return int(cell)
-
-
-def _cell(row: Sequence[str], place: int) -> str:
-    if place < len(row):
-        return row[place].strip()
-    return ""
-
-
-def _seconds(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None

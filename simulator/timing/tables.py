@@ -1,0 +1,365 @@
+"""Tables of other tools: any separator, decimal sign, encoding and compression, or Parquet.
+
+Nothing is guessed: where two readings of a file are possible, it is refused with both.
+"""
+
+import csv
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laggard.files import (
+    UnreadableFileError,
+    decode,
+    describe_numbering,
+    number_names,
+    read_bytes,
+)
+from laggard.simulator.errors import InvalidSettingError
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SPACES = "spaces"
+RANK_COLUMNS = ("worker", "rank")
+"""Names of the column that says which worker a row is about."""
+PARQUET = b"PAR1"
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
+)
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+BYTES_PER_SECOND = {
+    "B/s": 1.0,
+    "kB/s": 1e3,
+    "MB/s": 1e6,
+    "GB/s": 1e9,
+    "bit/s": 1 / 8,
+    "kbit/s": 1e3 / 8,
+    "Mbit/s": 1e6 / 8,
+    "Gbit/s": 1e9 / 8,
+}
+BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+QUANTITIES = {"time": SECONDS, "bandwidth": BYTES_PER_SECOND, "size": BYTES}
+"""Units of each quantity, as multiples of the unit in which laggard computes."""
+SPELLINGS = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+    "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
+    "usec": "us", "usecs": "us", "micros": "us", "microsecond": "us", "microseconds": "us",
+    "µs": "us", "μs": "us", "µsec": "us", "μsec": "us",
+    "nsec": "ns", "nsecs": "ns", "nanos": "ns", "nanosecond": "ns", "nanoseconds": "ns",
+    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h",
+    "bps": "bit/s", "kbps": "kbit/s", "mbps": "Mbit/s", "gbps": "Gbit/s",
+    "Mbps": "Mbit/s", "Gbps": "Gbit/s", "Kbps": "kbit/s", "Mb/s": "Mbit/s", "Gb/s": "Gbit/s",
+    "kb/s": "kbit/s", "b/s": "bit/s", "Kb/s": "kbit/s",
+    "Bps": "B/s", "kBps": "kB/s", "KBps": "kB/s", "MBps": "MB/s", "GBps": "GB/s", "KB/s": "kB/s",
+    "bytes_per_s": "B/s", "bytes_per_second": "B/s", "bytes/s": "B/s",
+    "KB": "kB", "byte": "B", "bytes": "B",
+}  # fmt: skip
+"""Other spellings of units. `Mb` is a megabit and `MB` a megabyte; `mbps` is always a megabit/s."""
+
+
+def unit_named(text: str, quantity: str) -> str | None:
+    """The unit of a quantity that `text` spells, else None.
+
+    Example:
+        >>> unit_named("msec", "time"), unit_named("Gbps", "bandwidth"), unit_named("ms", "size")
+        ('ms', 'Gbit/s', None)
+    """
+    units = QUANTITIES[quantity]
+    for spelling in (text, text.lower()):
+        unit = SPELLINGS.get(spelling, spelling)
+        if unit in units:
+            return unit
+    return None
+
+
+def unit_in_name(name: str, quantity: str) -> tuple[str, str | None]:
+    """The name of a column without its unit, and that unit: `duration_ms`, `time (us)`, `t [s]`.
+
+    Example:
+        >>> unit_in_name("duration_ms", "time"), unit_in_name("from", "time")
+        (('duration', 'ms'), ('from', None))
+    """
+    match = re.fullmatch(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]", name)
+    if match is None:
+        match = re.fullmatch(r"(.*?)\s*/\s*([a-zµμ]+)", name)
+    if match is not None:
+        unit = unit_named(match[2], quantity)
+        if unit is not None:
+            return match[1].strip(), unit
+    words = re.split(r"[_ .-]", name)
+    # a unit may itself have underscores, as bytes_per_s
+    for count in (3, 2, 1):
+        if len(words) > count:
+            ending = "_".join(words[-count:])
+            unit = unit_named(ending, quantity)
+            if unit is not None:
+                return name[: -len(ending) - 1].strip(), unit
+    return name, None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of a table, as text.
+
+    Attributes:
+        owner: the setting that names the file, for errors.
+        path: the file.
+        names: of the columns.
+        lines: the line of the file that each row stands in.
+        rows: the cells of each row, as many as there are names.
+        decimal_comma: whether numbers are written with a comma.
+    """
+
+    owner: str
+    path: Path
+    names: Sequence[str]
+    lines: Sequence[int]
+    rows: Sequence[Sequence[str]]
+    decimal_comma: bool
+
+    def find(self, *names: str) -> int | None:
+        """The place of the column with the first of these names that the table has.
+
+        Raises:
+            InvalidSettingError: two columns have that name.
+        """
+        folded = [name.casefold() for name in self.names]
+        for name in names:
+            count = folded.count(name.casefold())
+            if count > 1:
+                raise self.error(f"one column {name}", f"{count} of them")
+            if count == 1:
+                return folded.index(name.casefold())
+        return None
+
+    def cells(self, place: int) -> list[str]:
+        """The texts of a column."""
+        return [row[place] for row in self.rows]
+
+    def number(self, cell: str) -> float | None:
+        """The number in a cell, else None."""
+        if self.decimal_comma:
+            cell = cell.replace(",", ".")
+        if NUMBER.fullmatch(cell) is None:
+            return None
+        return float(cell)
+
+    def is_numeric(self, place: int) -> bool:
+        """Whether a column begins with a number."""
+        return self.number(self.rows[0][place]) is not None
+
+    def ranks(self, place: int) -> list[int]:
+        """The rank in each cell of a column: a number, else the place of a name in natural order.
+
+        `worker2` comes before `worker10`. A warning tells the ranks of names whose own number
+        differs.
+
+        Raises:
+            InvalidSettingError: a cell is empty or is no rank.
+        """
+        cells = self.cells(place)
+        name = self.names[place]
+        numbers = [self.number(cell) for cell in cells]
+        if all(number is None for number in numbers) and all(cells):
+            ranks = number_names(cells)
+            described = describe_numbering(ranks)
+            if described is not None:
+                warnings.warn(f"{self.path}: ranks by {name}: {described}", stacklevel=2)
+            return [ranks[cell] for cell in cells]
+        for index, number in enumerate(numbers):
+            if number is None or not 0 <= number < 1e9 or not number.is_integer():
+                raise self.error_in_row(index, f"a rank, 0, 1, ..., as {name}", cells[index])
+        return [int(number) for number in numbers if number is not None]
+
+    def error(self, expected: str, got: str) -> InvalidSettingError:
+        """The error of this file."""
+        return InvalidSettingError(self.owner, "file", expected, f"{got} in {self.path}")
+
+    def error_in_row(self, index: int, expected: str, got: str) -> InvalidSettingError:
+        """The error of a row."""
+        place = f"line {self.lines[index]} of {self.path}"
+        return InvalidSettingError(self.owner, "file", expected, f"{got!r} in {place}")
+
+
+def read_table(owner: str, path: str | Path) -> Table:
+    """The table in a file: Parquet, or text with a row of names and one separator.
+
+    Text may be compressed (gzip, bzip2, xz, zip), in UTF-8, UTF-16 or UTF-32 with a byte order
+    mark, separated by commas, semicolons, tabs, bars or spaces, with decimal points or commas.
+    Empty lines and lines that begin with `#` are skipped; a last such line above the rows may hold
+    the names.
+
+    Raises:
+        InvalidSettingError: the file cannot be read, has no rows, or could be read in two ways.
+    """
+    path = Path(path)
+    expected = "a table, as CSV or Parquet"
+    try:
+        content = read_bytes(path)
+        if content.startswith(PARQUET):
+            return _parquet_table(owner, path, content)
+        text = _decode_table(path, content)
+    except UnreadableFileError as error:
+        raise InvalidSettingError(owner, "file", expected, str(error)) from None
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    comments = [line for line in lines if line[1].lstrip().startswith("#")]
+    lines = [line for line in lines if not line[1].lstrip().startswith("#")]
+    if not lines:
+        raise InvalidSettingError(
+            owner, "file", "a row of names and rows below it", f"{path}: empty"
+        )
+    if re.fullmatch(r"sep=.", lines[0][1].strip()):
+        lines = lines[1:]  # Excel's own mark; the names tell the separator too
+    if comments and comments[-1][0] < lines[0][0] and _is_all_numbers(lines[0][1]):
+        # numpy.savetxt writes the names as a comment
+        number, line = comments[-1]
+        lines.insert(0, (number, line.lstrip().lstrip("#").strip()))
+    rows = _split(owner, path, lines)
+    names = rows[0][1]
+    if all(NUMBER.fullmatch(name) for name in names if name):
+        expected = "a row of names above the numbers"
+        raise InvalidSettingError(owner, "file", expected, f"{', '.join(names)} in {path}")
+    if len(rows) < 2:
+        got = f"{path} with the names {', '.join(names)} alone"
+        raise InvalidSettingError(owner, "file", "a row of names and rows below it", got)
+    cells = [row for _, row in rows[1:]]
+    decimal_comma = _has_decimal_commas(owner, path, cells)
+    return Table(owner, path, names, [line for line, _ in rows[1:]], cells, decimal_comma)
+
+
+def _decode_table(path: Path, content: bytes) -> str:
+    """The text; of other encodings than Unicode only ASCII counts, which all of them share."""
+    try:
+        return decode(path, content)
+    except UnreadableFileError:
+        if b"\x00" in content:
+            raise
+        return content.decode("latin-1")
+
+
+def _parquet_table(owner: str, path: Path, content: bytes) -> Table:
+    # here, since importing it takes longer than simulating a small cluster
+    from pyarrow import BufferReader, parquet
+
+    expected = "a table, as CSV or Parquet"
+    try:
+        table = parquet.read_table(BufferReader(content))
+    except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors
+        reason = " ".join(str(error).split())
+        raise InvalidSettingError(owner, "file", expected, f"{path}: {reason}") from None
+    if table.num_rows == 0:
+        got = f"{path} with the names {', '.join(table.column_names)} alone"
+        raise InvalidSettingError(owner, "file", "a row of names and rows below it", got)
+    columns = [[_cell_text(cell) for cell in column.to_pylist()] for column in table.columns]
+    rows = list(zip(*columns, strict=True))
+    # a row has the number of the line in which it would stand in a CSV file
+    return Table(owner, path, table.column_names, range(2, len(rows) + 2), rows, False)
+
+
+def _cell_text(cell: Any) -> str:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))  # pandas makes ranks with empty cells floats
+    return str(cell).strip()
+
+
+def _is_all_numbers(line: str) -> bool:
+    cells = re.split(r"[,;\t| ]+", line.strip())
+    return all(NUMBER.fullmatch(cell.strip('"')) for cell in cells)
+
+
+def _split(owner: str, path: Path, lines: Sequence[tuple[int, str]]) -> list[tuple[int, list[str]]]:
+    """The number and the cells of each line, all as many as the names in the first.
+
+    Raises:
+        InvalidSettingError: two separators fit, or a row has more cells than there are names.
+    """
+    texts = [line for _, line in lines]
+    candidates = []
+    for separator in SEPARATORS:
+        if len(_cells(texts[:1], separator)[0]) > 1:
+            candidates.append((separator, _cells(texts, separator)))
+    if not candidates:
+        words = [text.split() for text in texts]
+        if len(words[0]) > 1 and all(len(row) == len(words[0]) for row in words):
+            candidates.append((SPACES, words))
+        else:
+            candidates.append(("", [[text.strip().strip('"')] for text in texts]))
+    if len(candidates) > 1:
+        candidates = [entry for entry in candidates if _is_rectangular(entry[1])] or candidates
+    if len(candidates) > 1:
+        names = " or ".join(SEPARATORS[separator] for separator, _ in candidates)
+        expected = "one separator in the row of names"
+        raise InvalidSettingError(owner, "file", expected, f"{path}: separated by {names}")
+    _, rows = candidates[0]
+    width = len(rows[0])
+    numbered = []
+    for (number, _), row in zip(lines, rows, strict=True):
+        if len(row) > width:
+            got = f"{len(row)} in line {number} of {path}"
+            raise InvalidSettingError(owner, "file", f"at most {width} cells in a row", got)
+        # rows may lack their last cells where these are empty
+        if any(row):
+            numbered.append((number, row + [""] * (width - len(row))))
+    return numbered
+
+
+def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
+    rows = []
+    for line in lines:
+        reader = csv.reader([line], delimiter=separator, skipinitialspace=True)
+        rows.append([cell.strip() for cell in next(reader)])
+    return rows
+
+
+def _is_rectangular(rows: Sequence[Sequence[str]]) -> bool:
+    return all(len(row) == len(rows[0]) for row in rows)
+
+
+def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -> bool:
+    """Whether numbers are written with a decimal comma.
+
+    Raises:
+        InvalidSettingError: commas may be decimal or between thousands.
+    """
+    commas = [cell for row in rows for cell in row if DECIMAL_COMMA.fullmatch(cell)]
+    if not commas:
+        return False
+    points = [cell for row in rows for cell in row if NUMBER.fullmatch(cell) and "." in cell]
+    may_be_thousands = all(THOUSANDS.fullmatch(cell) for cell in commas)
+    if may_be_thousands or points:
+        raise InvalidSettingError(
+            owner,
+            "file",
+            "numbers with a decimal point, or all with a decimal comma",
+            f"{commas[0]} in {path}, of which the comma may be either",
+        )
+    return True
+
+
+def to_unit(table: Table, place: int, quantity: str, unit: str | None = None) -> float:
+    """The factor from the numbers of a column to seconds, bytes or bytes per second.
+
+    The key `unit` decides, else the unit in the column's name, which a warning then tells; without
+    either numbers are in laggard's own unit.
+
+    Raises:
+        InvalidSettingError: the key and the name contradict each other.
+    """
+    name = table.names[place]
+    _, named = unit_in_name(name, quantity)
+    if unit is not None and named is not None and unit != named:
+        raise InvalidSettingError(table.owner, "unit", f"{named}, as the column {name} says", unit)
+    used = unit or named
+    if used is None:
+        return 1.0
+    factor = QUANTITIES[quantity][used]
+    if unit is None and factor != 1.0:
+        warnings.warn(f"{table.path}: {name} is read in {used}", stacklevel=2)
+    return factor
