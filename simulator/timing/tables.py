@@ -19,7 +19,7 @@ from laggard.files import (
     number_names,
     read_bytes,
 )
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SPACES = "spaces"
@@ -28,7 +28,7 @@ RANK_COLUMNS = ("worker", "rank")
 PARQUET = b"PAR1"
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
-NUMBER = re.compile(
+PLAIN_NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
@@ -103,7 +103,7 @@ def unit_in_name(name: str, quantity: str) -> tuple[str, str | None]:
 
 
 @dataclass(frozen=True)
-class Table:
+class ForeignTable:
     """The cells of a table, as text.
 
     Attributes:
@@ -137,15 +137,26 @@ class Table:
                 return folded.index(name.casefold())
         return None
 
-    def cells(self, place: int) -> list[str]:
-        """The texts of a column."""
-        return [row[place] for row in self.rows]
+    def require(self, *names: str) -> list[int]:
+        """The places of the columns with these names.
+
+        Raises:
+            InvalidSettingError: one of them is missing.
+        """
+        places = []
+        for name in names:
+            place = self.find(name)
+            if place is None:
+                expected = f"the columns {', '.join(names)}"
+                raise self.error(expected, ", ".join(self.names))
+            places.append(place)
+        return places
 
     def number(self, cell: str) -> float | None:
         """The number in a cell, else None."""
         if self.decimal_comma:
             cell = cell.replace(",", ".")
-        if NUMBER.fullmatch(cell) is None:
+        if PLAIN_NUMBER.fullmatch(cell) is None:
             return None
         return float(cell)
 
@@ -153,8 +164,8 @@ class Table:
         """Whether a column begins with a number."""
         return self.number(self.rows[0][place]) is not None
 
-    def ranks(self, place: int) -> list[int]:
-        """The rank in each cell of a column: a number, else the place of a name in natural order.
+    def ranks(self, *places: int) -> list[list[int]]:
+        """The ranks in the cells of columns: numbers, else the places of names in natural order.
 
         `worker2` comes before `worker10`. A warning tells the ranks of names whose own number
         differs.
@@ -162,19 +173,24 @@ class Table:
         Raises:
             InvalidSettingError: a cell is empty or is no rank.
         """
-        cells = self.cells(place)
-        name = self.names[place]
-        numbers = [self.number(cell) for cell in cells]
-        if all(number is None for number in numbers) and all(cells):
-            ranks = number_names(cells)
+        cells = [[row[place] for row in self.rows] for place in places]
+        every = [cell for column in cells for cell in column]
+        if all(every) and all(self.number(cell) is None for cell in every):
+            ranks = number_names(every)
             described = describe_numbering(ranks)
             if described is not None:
+                name = self.names[places[0]]
                 warnings.warn(f"{self.path}: ranks by {name}: {described}", stacklevel=2)
-            return [ranks[cell] for cell in cells]
-        for index, number in enumerate(numbers):
-            if number is None or not 0 <= number < 1e9 or not number.is_integer():
-                raise self.error_in_row(index, f"a rank, 0, 1, ..., as {name}", cells[index])
-        return [int(number) for number in numbers if number is not None]
+            return [[ranks[cell] for cell in column] for column in cells]
+        return [[self._rank(index, place) for index in range(len(self.rows))] for place in places]
+
+    def _rank(self, index: int, place: int) -> int:
+        cell = self.rows[index][place]
+        number = self.number(cell)
+        if number is None or not 0 <= number < MOST_COUNT or not number.is_integer():
+            expected = f"a rank, 0, 1, ..., as {self.names[place]}"
+            raise self.error_in_row(index, expected, cell)
+        return int(number)
 
     def error(self, expected: str, got: str) -> InvalidSettingError:
         """The error of this file."""
@@ -186,7 +202,7 @@ class Table:
         return InvalidSettingError(self.owner, "file", expected, f"{got!r} in {place}")
 
 
-def read_table(owner: str, path: str | Path) -> Table:
+def read_foreign_table(owner: str, path: str | Path) -> ForeignTable:
     """The table in a file: Parquet, or text with a row of names and one separator.
 
     Text may be compressed (gzip, bzip2, xz, zip), in UTF-8, UTF-16 or UTF-32 with a byte order
@@ -221,7 +237,7 @@ def read_table(owner: str, path: str | Path) -> Table:
         lines.insert(0, (number, line.lstrip().lstrip("#").strip()))
     rows = _split(owner, path, lines)
     names = rows[0][1]
-    if all(NUMBER.fullmatch(name) for name in names if name):
+    if all(PLAIN_NUMBER.fullmatch(name) for name in names if name):
         expected = "a row of names above the numbers"
         raise InvalidSettingError(owner, "file", expected, f"{', '.join(names)} in {path}")
     if len(rows) < 2:
@@ -229,7 +245,7 @@ def read_table(owner: str, path: str | Path) -> Table:
         raise InvalidSettingError(owner, "file", "a row of names and rows below it", got)
     cells = [row for _, row in rows[1:]]
     decimal_comma = _has_decimal_commas(owner, path, cells)
-    return Table(owner, path, names, [line for line, _ in rows[1:]], cells, decimal_comma)
+    return ForeignTable(owner, path, names, [line for line, _ in rows[1:]], cells, decimal_comma)
 
 
 def _decode_table(path: Path, content: bytes) -> str:
@@ -242,7 +258,7 @@ def _decode_table(path: Path, content: bytes) -> str:
         return content.decode("latin-1")
 
 
-def _parquet_table(owner: str, path: Path, content: bytes) -> Table:
+def _parquet_table(owner: str, path: Path, content: bytes) -> ForeignTable:
     # here, since importing it takes longer than simulating a small cluster
     from pyarrow import BufferReader, parquet
 
@@ -255,13 +271,13 @@ def _parquet_table(owner: str, path: Path, content: bytes) -> Table:
     if table.num_rows == 0:
         got = f"{path} with the names {', '.join(table.column_names)} alone"
         raise InvalidSettingError(owner, "file", "a row of names and rows below it", got)
-    columns = [[_cell_text(cell) for cell in column.to_pylist()] for column in table.columns]
+    columns = [[_text_of_cell(cell) for cell in column.to_pylist()] for column in table.columns]
     rows = list(zip(*columns, strict=True))
     # a row has the number of the line in which it would stand in a CSV file
-    return Table(owner, path, table.column_names, range(2, len(rows) + 2), rows, False)
+    return ForeignTable(owner, path, table.column_names, range(2, len(rows) + 2), rows, False)
 
 
-def _cell_text(cell: Any) -> str:
+def _text_of_cell(cell: Any) -> str:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
@@ -271,7 +287,7 @@ def _cell_text(cell: Any) -> str:
 
 def _is_all_numbers(line: str) -> bool:
     cells = re.split(r"[,;\t| ]+", line.strip())
-    return all(NUMBER.fullmatch(cell.strip('"')) for cell in cells)
+    return all(PLAIN_NUMBER.fullmatch(cell.strip('"')) for cell in cells)
 
 
 def _split(owner: str, path: Path, lines: Sequence[tuple[int, str]]) -> list[tuple[int, list[str]]]:
@@ -331,7 +347,7 @@ def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -
     commas = [cell for row in rows for cell in row if DECIMAL_COMMA.fullmatch(cell)]
     if not commas:
         return False
-    points = [cell for row in rows for cell in row if NUMBER.fullmatch(cell) and "." in cell]
+    points = [cell for row in rows for cell in row if PLAIN_NUMBER.fullmatch(cell) and "." in cell]
     may_be_thousands = all(THOUSANDS.fullmatch(cell) for cell in commas)
     if may_be_thousands or points:
         raise InvalidSettingError(
@@ -343,7 +359,7 @@ def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -
     return True
 
 
-def to_unit(table: Table, place: int, quantity: str, unit: str | None = None) -> float:
+def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = None) -> float:
     """The factor from the numbers of a column to seconds, bytes or bytes per second.
 
     The key `unit` decides, else the unit in the column's name, which a warning then tells; without

@@ -180,18 +180,21 @@ THREE = [0, 1, 2]
     [
         (
             {"worker": THREE, "seconds": [1.0, -1.0, 1.0]},
-            "file: expected seconds > 0 in every row, got \"'-1.0' in",
+            "file: expected numbers > 0 as seconds, got \"'-1' in",
         ),
         (
             {"worker": THREE, "seconds": [1.0, math.nan, 1.0]},
-            "file: expected seconds > 0 in every row, got \"'' in",
+            "file: expected numbers > 0 as seconds, got \"'' in",
         ),
         (
             {"worker": [1, 2, 3], "seconds": [1.0, 1.0, 1.0]},
-            "worker: expected a column in which each rank below",
+            "worker: expected rows of each rank below",
         ),
         ({"worker": THREE}, "column: expected one of worker, of numbers, got 'seconds'"),
-        ({"seconds": [1.0, 1.0]}, "worker: expected one of seconds, of ranks, got 'worker'"),
+        (
+            {"seconds": [1.0, 1.0]},
+            "worker: expected one of seconds, of ranks, or columns, got 'worker'",
+        ),
     ],
 )
 def test_a_broken_parquet_table_of_compute_times_is_one_line(
@@ -209,5 +212,5 @@ def test_a_broken_parquet_table_of_compute_times_is_one_line(
     assert main(["validate", str(path)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(
-        f"{path}: cluster.compute.file: expected a CSV or Parquet file that can be read, got "
+        f"{path}: cluster.compute.file: expected a table, as CSV or Parquet, got "
     )

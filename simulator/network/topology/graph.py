@@ -1,8 +1,8 @@
 """Any graph that networkx generates or reads, with ranks as nodes."""
 
 import inspect
-import json
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from laggard.files import describe_numbering, natural_key
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
+from laggard.simulator.network.topology.graph_file import read_graph
 from laggard.simulator.network.topology.regular import Peers
 
 MOST_CALLS = 6_500_000  # seconds; enough for a complete graph of 1,000 workers
@@ -31,13 +33,15 @@ class Edges:
 
 
 def _node_order(node: Any) -> tuple[Any, ...]:
-    """Sort numbers by value, also those spelt in a file, then tuples of them, then strings."""
+    """Sort numbers by value, also those spelt in a file, then tuples of them, then names in natural
+    order.
+    """
     if isinstance(node, tuple):
         return 1, tuple(_node_order(part) for part in node)
     try:
         return 0, float(node)
     except (TypeError, ValueError):
-        return 2, str(node)
+        return 2, natural_key(str(node))
 
 
 def _largest(arguments: Any) -> float:
@@ -103,43 +107,6 @@ def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directe
     return made
 
 
-def _read(nx: Any, path: Path, directed: bool) -> Any:
-    kind = nx.DiGraph if directed else nx.Graph
-    readers = {
-        ".edgelist": lambda: nx.read_edgelist(path, create_using=kind, data=_columns(path)),
-        ".adjlist": lambda: nx.read_adjlist(path, create_using=kind),
-        ".graphml": lambda: nx.read_graphml(path),
-        ".json": lambda: _from_json(nx, path),
-    }
-    if path.suffix not in readers:
-        raise InvalidSettingError(
-            "Graph", "file", f"a name that ends in one of {', '.join(readers)}", str(path)
-        )
-    try:
-        return readers[path.suffix]()
-    except OSError as error:
-        raise InvalidSettingError(
-            "Graph", "file", "a file that can be read", f"{path}: {error.strerror}"
-        ) from None
-    except Exception as error:  # whatever a reader raises, it is the file that it does not take
-        raise InvalidSettingError(
-            "Graph", "file", f"a graph as {path.suffix} has it", f"{path}: {error}"
-        ) from None
-
-
-def _columns(path: Path) -> Any:
-    """The columns beside the two ends of an edge: the weight, where there is a third one."""
-    lines = (line.partition("#")[0].split() for line in path.read_text().splitlines())
-    if len(next(filter(None, lines), ())) > 2:
-        return (("weight", float),)
-    return False
-
-
-def _from_json(nx: Any, path: Path) -> Any:
-    document = json.loads(path.read_text())
-    return nx.node_link_graph(document, edges="links" if "links" in document else "edges")
-
-
 @dataclass(frozen=True, eq=False)  # a file may change, so that equal fields may be different graphs
 class Graph(Peers):
     """Any graph, directed or not: a networkx generator by name, or a file.
@@ -153,8 +120,9 @@ class Graph(Peers):
         graph: a generator's name, as `random_regular_graph`.
         arguments: its arguments, by name or in order; where it takes a `seed`, that is 0 unless
             given.
-        file: .edgelist (two columns, or three with the weight), .adjlist, .graphml, or .json in
-            node-link form.
+        file: any form that networkx writes but pickles and DOT; a square matrix as CSV, .npy or
+            Matrix Market; or edges, two columns, or three with the weight, below names such as
+            `source` and `target` or without names. It may be compressed.
         directed: whether edges have a direction, where neither the generator nor the file
             determines it.
         weight: the edge attribute with the share of its sender's model that goes along it, for the
@@ -184,7 +152,7 @@ class Graph(Peers):
         import networkx as nx
 
         if self.file is not None:
-            made = _read(nx, Path(self.file), self.directed)
+            made = read_graph(nx, Path(self.file), self.directed, self.weight)
         else:
             made = _generate(nx, str(self.graph), self.arguments, self.directed)
         made = (nx.DiGraph if made.is_directed() else nx.Graph)(made)  # parallel edges become one
@@ -192,6 +160,10 @@ class Graph(Peers):
         if not made:
             raise InvalidSettingError("Graph", self._source, "a graph with nodes", "an empty one")
         ranks = {node: rank for rank, node in enumerate(sorted(made, key=_node_order))}
+        if self.file is not None:
+            described = describe_numbering({str(node): rank for node, rank in ranks.items()})
+            if described is not None:
+                warnings.warn(f"{self.file}: ranks of nodes: {described}", stacklevel=2)
         out: list[dict[int, float | None]] = [{} for _ in ranks]
         for one, other, value in made.edges(data=self.weight):
             out[ranks[one]][ranks[other]] = value

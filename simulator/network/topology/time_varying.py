@@ -1,13 +1,12 @@
 """A directed graph that changes from step to step, read from a file."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.network.topology.regular import Peers
+from laggard.simulator.timing.tables import ForeignTable, read_foreign_table
 
 StepEdges = Mapping[tuple[int, int], float | None]
 """(sender, receiver) -> the share of the sender's model that goes there, where the file says
@@ -27,9 +26,9 @@ class TimeVarying(Peers):
     Source: Nedic & Olshevsky (2015), arXiv 1303.2289.
 
     Attributes:
-        file: a CSV file with the columns `step` (0, 1, ...; all of them), `sender`, `receiver` and,
-            for the mixing `weights`, `weight`: the share of its sender's model that goes along the
-            edge.
+        file: a table, as CSV in any dialect or Parquet, with the columns `step` (0, 1, ...; all of
+            them), `sender`, `receiver` and, for the mixing `weights`, `weight`: the share of its
+            sender's model that goes along the edge.
     """
 
     file: str
@@ -41,25 +40,26 @@ class TimeVarying(Peers):
         Raises:
             InvalidSettingError: the file cannot be read, or a line of it is no edge.
         """
-        path, found = Path(self.file), dict[int, dict[tuple[int, int], float | None]]()
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as lines:
-                reader = csv.DictReader(lines, restval="")
-                if not set(EDGE_COLUMNS) <= set(reader.fieldnames or ()):
-                    raise self._wrong(
-                        f"a file with the columns {', '.join(EDGE_COLUMNS)}", str(path)
-                    )
-                for row in reader:
-                    step, pair, weight = self._edge(row, reader.line_num)
-                    found.setdefault(step, {})[pair] = weight
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise self._wrong("a file that can be read", f"{path}: {reason}") from None
-        if sorted(found) != list(range(len(found))) or not found:
-            raise self._wrong(
-                "an edge in each of the steps 0, 1, 2, ...", f"steps {sorted(found)[:10]} in {path}"
-            )
-        return [found[step] for step in range(len(found))]
+        table = read_foreign_table("TimeVarying", self.file)
+        step_place, *ends = table.require(*EDGE_COLUMNS)
+        senders, receivers = table.ranks(*ends)
+        (steps,) = table.ranks(step_place)
+        weights = _weights(table)
+        by_step: dict[int, dict[tuple[int, int], float | None]] = {}
+        for index, step in enumerate(steps):
+            pair = senders[index], receivers[index]
+            if pair[0] == pair[1]:
+                row = ",".join(table.rows[index])
+                raise table.error_in_row(index, "two different ranks in every row", row)
+            edges = by_step.setdefault(step, {})
+            if edges.get(pair, weights[index]) != weights[index]:
+                row = ",".join(table.rows[index])
+                raise table.error_in_row(index, "one weight of an edge in a step", row)
+            edges[pair] = weights[index]
+        if sorted(by_step) != list(range(len(by_step))):
+            got = f"steps {sorted(by_step)[:10]} in {table.path}"
+            raise self._wrong("an edge in each of the steps 0, 1, 2, ...", got)
+        return [by_step[step] for step in range(len(by_step))]
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
         return [receiver for sender, receiver in self.steps[step] if sender == rank]
@@ -94,23 +94,19 @@ class TimeVarying(Peers):
                 "steps over which every worker can reach every other", "some that cannot"
             )
 
-    def _edge(self, row: Mapping[str, str], line: int) -> tuple[int, tuple[int, int], float | None]:
-        """The step, the pair and the weight of a line."""
-        try:
-            step, sender, receiver = (int(row[name]) for name in EDGE_COLUMNS)
-            if row.get("weight", "").strip():
-                weight = float(row["weight"])
-            else:
-                weight = None
-        except ValueError:
-            step = sender = receiver = -1
-        if min(step, sender, receiver) < 0 or sender == receiver:
-            got = ",".join(str(cell) for cell in row.values())
-            raise self._wrong(
-                "a step and two different ranks in every row",
-                f"{got!r} in line {line} of {self.file}",
-            )
-        return step, (sender, receiver), weight
-
     def _wrong(self, expected: str, got: str) -> InvalidSettingError:
         return InvalidSettingError("TimeVarying", "file", expected, got)
+
+
+def _weights(table: ForeignTable) -> list[float | None]:
+    """The weight of each row, None where the cell is empty."""
+    place = table.find("weight")
+    if place is None:
+        return [None] * len(table.rows)
+    weights = []
+    for index, row in enumerate(table.rows):
+        weight = table.number(row[place])
+        if weight is None and row[place]:
+            raise table.error_in_row(index, "a number as weight", row[place])
+        weights.append(weight)
+    return weights

@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 from laggard.files import number_names
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.timing.distributions.distribution import Seconds
-from laggard.simulator.timing.tables import RANK_COLUMNS, Table, read_table, to_unit, unit_in_name
+from laggard.simulator.timing.tables import (
+    RANK_COLUMNS,
+    ForeignTable,
+    read_foreign_table,
+    to_unit,
+    unit_in_name,
+)
 
 COLUMN = "seconds"
 """The column of durations where none is named and several have numbers."""
-COLUMNS = "columns"
+COLUMN_EACH = "columns"
 """The value of the key `worker` that says that each worker has a column."""
 WORKER_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
 
@@ -42,7 +48,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
     """The durations in a table, and the ranks of their workers.
 
     Args:
-        path: a table that `read_table` reads.
+        path: a table that `read_foreign_table` reads.
         column: the name of the column of durations; by default `seconds`, or else the only column
             of numbers.
         worker: the name of the column of ranks, or `columns` where each worker has a column. By
@@ -53,7 +59,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
     Raises:
         InvalidSettingError: a line is not valid; the message names it.
     """
-    table = read_table("Trace", path)
+    table = read_foreign_table("Trace", path)
     if column is None and _has_a_column_each(table, worker):
         return _rows_of_columns(table, unit)
     names = [worker]
@@ -63,17 +69,18 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
     if worker is not None:
         ranks = table.find(*(name for name in names if name is not None))
         if ranks is None:
-            expected = f"one of {', '.join(table.names)}, of ranks, or {COLUMNS}"
+            expected = f"one of {', '.join(table.names)}, of ranks, or {COLUMN_EACH}"
             raise InvalidSettingError("Trace", "worker", expected, worker)
     place = _find_durations(table, column, ranks)
     factor = to_unit(table, place, "time", unit)
     seconds = np.array([_duration(table, index, place) for index in range(len(table.rows))])
     if ranks is None:
         return Rows(seconds * factor, None)
-    return Rows(seconds * factor, np.array(table.ranks(ranks)))
+    (owners,) = table.ranks(ranks)
+    return Rows(seconds * factor, np.array(owners))
 
 
-def _find_durations(table: Table, column: str | None, ranks: int | None) -> int:
+def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) -> int:
     """The place of the column of durations."""
     if column is not None:
         place = table.find(column)
@@ -97,16 +104,16 @@ def _find_durations(table: Table, column: str | None, ranks: int | None) -> int:
     return numeric[0]
 
 
-def _has_a_column_each(table: Table, worker: str | None) -> bool:
+def _has_a_column_each(table: ForeignTable, worker: str | None) -> bool:
     """Whether each worker has a column of its own."""
-    if worker == COLUMNS:
-        return table.find(COLUMNS) is None
+    if worker == COLUMN_EACH:
+        return table.find(COLUMN_EACH) is None
     if worker is not None:
         return False
     return len(_worker_columns(table)) > 0 and table.find(COLUMN) is None
 
 
-def _worker_columns(table: Table) -> list[int]:
+def _worker_columns(table: ForeignTable) -> list[int]:
     """The places of the columns that are named after a worker."""
     places = []
     for place, name in enumerate(table.names):
@@ -116,7 +123,7 @@ def _worker_columns(table: Table) -> list[int]:
     return places
 
 
-def _rows_of_columns(table: Table, unit: str | None) -> Rows:
+def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
     """The durations of a table with a column for each worker; workers may have fewer rows."""
     places = _worker_columns(table)
     if not places:
@@ -136,7 +143,7 @@ def _rows_of_columns(table: Table, unit: str | None) -> Rows:
     return Rows(np.array(seconds), np.array(owners))
 
 
-def _duration(table: Table, index: int, place: int) -> float:
+def _duration(table: ForeignTable, index: int, place: int) -> float:
     cell = table.rows[index][place]
     seconds = table.number(cell)
     if seconds is None or not 0 < seconds < math.inf:

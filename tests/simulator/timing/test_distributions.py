@@ -233,19 +233,19 @@ def test_a_trace_runs_under_a_simulation():
         (
             None,
             {},
-            r"Trace.file: expected a CSV or Parquet file that can be read, got '.*: No such file or directory'",
+            r"Trace.file: .*: No such file or directory'",
         ),
         (
             "",
             {},
-            r"Trace.file: expected a row of names and rows of numbers below it, got '.*a.csv'",
+            r"Trace.file: expected a row of names and rows below it",
         ),
-        ("seconds\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),
-        ("0.1\n0.2\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),
+        ("seconds\n", {}, r"Trace.file: expected a row of names and rows below it"),
+        ("0.1\n0.2\n", {}, r"Trace.file: expected a row of names"),
         (
             "name,seconds\na,0.1\nb,-0.2\n",
             {},
-            r"Trace.file: expected seconds > 0 in every row, .*'-0.2' in line 3 of",
+            r"Trace.file: .*'-0.2' in line 3 of",
         ),
         ("s,t\n0.1,1\n\n0,1\n", {"column": "s"}, r"got \"'0' in line 4 of .*a.csv\""),
         ("s,t\n0.1,1\nnan,1\n", {"column": "s"}, r"'nan' in line 3"),
@@ -258,7 +258,7 @@ def test_a_trace_runs_under_a_simulation():
             r"Trace.column: expected one of s, t, of numbers, got 'u'",
         ),
         ("step,s\n1,0.1\n", {}, r"Trace.column: expected the name of one of step, s, got None"),
-        ("s,t\na,b\n", {}, r"Trace.column: expected one of s, t, of numbers, got None"),
+        ("s,t\na,b\n", {}, r"Trace.column: expected a column of numbers, got 's, t in"),
         ("s,t\n0.1,b\n", {"column": "t"}, r"'b' in line 2"),
         (
             "s,t\n0.1,1\n",
@@ -357,28 +357,28 @@ def test_a_simulation_repeats_measured_seconds_in_their_order(ranked):
     [
         (
             "rank,seconds\n0,1\n1,2\n",
-            r"Cluster.compute.worker: expected a column in which each rank below workers = 3",
+            r"Cluster.compute.worker: expected rows of each rank below workers = 3",
         ),
         (
             "host,seconds\n0,1\n",
-            r"Trace.worker: expected one of host, seconds, of ranks, got 'rank'",
+            r"Trace.worker: expected one of host, seconds, of ranks, .*got 'rank'",
         ),
         (
             "rank,seconds\n0,1\n1.5,2\n",
-            r"Trace.worker: expected a rank, 0, 1, ..., in every row, got \"'1.5' in line 3",
+            r"expected a rank, .*'1.5' in line 3",
         ),
-        ("rank,seconds\n0,1\n-1,2\n", r"Trace.worker: expected a rank, .*'-1' in line 3"),
+        ("rank,seconds\n0,1\n-1,2\n", r"expected a rank, .*'-1' in line 3"),
         (
             "rank,seconds\n0,1\n1234567890,2\n",
-            r"Trace.worker: expected a rank, .*'1234567890' in line 3",
+            r"expected a rank, .*'1234567890' in line 3",
         ),
-        ("rank,seconds\n0,1\n,2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
-        ("seconds,rank\n1,0\n2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
+        ("rank,seconds\n0,1\n,2\n", r"expected a rank, .*'' in line 3"),
+        ("seconds,rank\n1,0\n2\n", r"expected a rank, .*'' in line 3"),
         (
             "rank,seconds\n0,1\n1,0\n",
-            r"Trace.file: expected seconds > 0 in every row, got \"'0' in line 3",
+            r"Trace.file: .*'0' in line 3",
         ),
-        ("rank,name\n0,a\n", r"Trace.column: expected one of rank, name, of numbers, got None"),
+        ("rank,name\n0,a\n", r"Trace.column: expected a column of numbers"),
     ],
 )
 @pytest.mark.parametrize("factor", [None, 32.0])

@@ -1,0 +1,275 @@
+"""One reader for tables: every dialect gives the same table, and no second reading is guessed."""
+
+import bz2
+import gzip
+import lzma
+import random
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.timing.distributions import Trace
+from laggard.simulator.timing.tables import read_foreign_table, to_unit
+
+COMPRESS = {
+    "": lambda content: content,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32"]
+SEPARATORS = [",", ";", "\t", "|", " "]
+
+
+def write(path: Path, rng: random.Random, rows: list[tuple[int, float]], unit: str = "s") -> Path:
+    """Write ranks and seconds in a random dialect; return the file."""
+    separator = rng.choice(SEPARATORS)
+    decimal = rng.choice([".", ","])
+    quoted = separator == "," and decimal == ","
+    # repr has at least one decimal, so that no comma can stand between thousands
+    name = {"s": "seconds", "ms": "seconds_ms"}[unit]
+    factor = {"s": 1, "ms": 1000}[unit]
+    lines = [separator.join(["worker", name])]
+    for rank, seconds in rows:
+        number = f"{seconds * factor:.5f}".replace(".", decimal)
+        cell = f'"{number}"' if quoted else number
+        lines.append(separator.join([str(rank), cell]))
+    if rng.random() < 0.3:
+        lines.insert(0, "# recorded today")
+    if rng.random() < 0.3:
+        lines.insert(rng.randrange(1, len(lines)), "")
+    text = rng.choice(["\n", "\r\n"]).join(lines) + "\n" * rng.randrange(3)
+    suffix = rng.choice(list(COMPRESS))
+    path = path.with_name(path.name + suffix)
+    path.write_bytes(COMPRESS[suffix](text.encode(rng.choice(ENCODINGS))))
+    return path
+
+
+def random_rows(rng: random.Random) -> list[tuple[int, float]]:
+    """Rows of 1 to 5 workers with seconds of five decimals."""
+    workers = rng.randrange(1, 6)
+    ranks = [*range(workers), *(rng.randrange(workers) for _ in range(rng.randrange(20)))]
+    rng.shuffle(ranks)
+    return [(rank, rng.randrange(1, 10**6) / 1e5) for rank in ranks]
+
+
+def check_random_tables(tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        rows = random_rows(rng)
+        path = write(tmp_path / f"{seed}.csv", rng, rows)
+        trace = Trace(str(path), worker="worker")
+        for rank, seconds in trace.by_rank.items():
+            expected = [value for owner, value in rows if owner == rank]
+            np.testing.assert_allclose(seconds, expected, rtol=1e-12)
+
+
+def break_table(path: Path, rng: random.Random) -> None:
+    """Plant a fault in a table of plain text."""
+    lines = path.read_text().splitlines()
+    row = rng.randrange(1, len(lines))
+    rank, seconds = lines[row].split(",")
+    faults = [
+        f"{rank},-{seconds}",
+        f"{rank},nan",
+        f"{rank},",
+        f"{rank},fast",
+        f"{rank},{seconds},7",
+        f"-1,{seconds}",
+        f"one,{seconds}",
+        f",{seconds}",
+        f"{rank}.5,{seconds}",
+        f"{rank},1_000",
+        f"{rank},0x10",
+    ]
+    lines[row] = rng.choice(faults)
+    path.write_text("\n".join(lines))
+
+
+def check_broken_tables(tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        path = tmp_path / f"{seed}.csv"
+        # a second row keeps the column of ranks one of numbers
+        rows = [(0, 1.5), (0, 2.5), *random_rows(rng)]
+        path.write_text("worker,seconds\n" + "".join(f"{a},{b}\n" for a, b in rows))
+        break_table(path, rng)
+        with pytest.raises(InvalidSettingError) as caught:
+            Trace(str(path), worker="worker")
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_random_dialects_give_the_same_rows(tmp_path):
+    check_random_tables(tmp_path, range(150))
+
+
+def test_broken_tables_are_refused_in_one_line(tmp_path):
+    check_broken_tables(tmp_path, range(150))
+
+
+@pytest.mark.slow
+def test_many_random_tables_are_read_or_refused(tmp_path):
+    check_random_tables(tmp_path, range(1000, 2000))
+    check_broken_tables(tmp_path, range(1000, 2000))
+
+
+def test_unit_in_the_name_of_a_column_is_told(tmp_path):
+    rows = random_rows(random.Random(0))
+    path = write(tmp_path / "a.csv", random.Random(1), rows, "ms")
+    with pytest.warns(UserWarning, match="seconds_ms is read in ms"):
+        trace = Trace(str(path), column="seconds_ms", worker="worker")
+    np.testing.assert_allclose(trace.mean, np.mean([seconds for _, seconds in rows]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "seconds"),
+    [
+        ("duration", None, 5.0),
+        ("duration", "ms", 0.005),
+        ("duration (ms)", "ms", 0.005),
+        ("t[us]", "us", 5e-6),
+        ("time_ns", "ns", 5e-9),
+        ("step_time_s", None, 5.0),
+    ],
+)
+def test_key_and_name_of_a_column_give_the_unit(tmp_path, name, unit, seconds):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{name}\n5\n")
+    assert Trace(str(path), unit=unit).mean == pytest.approx(seconds, rel=1e-12)
+
+
+def test_key_that_contradicts_the_name_of_a_column_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("duration_ms\n5\n")
+    with pytest.raises(InvalidSettingError, match=r"Trace\.unit: expected ms, .* got 's'"):
+        Trace(str(path), unit="s")
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "factor"),
+    [
+        ("bandwidth_mbps", "bandwidth", 1.25e5),
+        ("bandwidth (Gbit/s)", "bandwidth", 1.25e8),
+        ("bandwidth_MBps", "bandwidth", 1e6),
+        ("rate_bytes_per_s", "bandwidth", 1.0),
+        ("size_KiB", "size", 1024.0),
+        ("items", "time", 1.0),
+        ("terms", "time", 1.0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_units_of_other_quantities(tmp_path, name, quantity, factor):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{name}\n5\n")
+    assert to_unit(read_foreign_table("Trace", path), 0, quantity) == pytest.approx(factor)
+
+
+PREFIXES = ["worker", "node-", "gpu host ", "w0."]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("width", [0, 3])
+@pytest.mark.filterwarnings("ignore:.*ranks by")
+def test_names_of_workers_are_ranked_in_natural_order(tmp_path, prefix, width):
+    order = random.Random(3).sample(range(12), 12)
+    rows = [f"{prefix}{rank:0{width}d},{(rank + 1) / 100}" for rank in order]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["worker,seconds", *rows]))
+    by_rank = Trace(str(path), worker="worker").by_rank
+    assert {rank: seconds.tolist() for rank, seconds in by_rank.items()} == {
+        rank: [(rank + 1) / 100] for rank in range(12)
+    }
+
+
+def test_rank_that_differs_from_the_number_in_a_name_is_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("worker,seconds\nn1,0.1\nn2,0.2\n")
+    with pytest.warns(UserWarning, match="n1 is 0, n2 is 1"):
+        Trace(str(path), worker="worker")
+
+
+@pytest.mark.parametrize("worker", [None, "columns"])
+@pytest.mark.parametrize("heading", ["rank{}", "worker {}", "Worker-{}"])
+def test_table_with_a_column_for_each_worker(tmp_path, worker, heading):
+    names = ["step", *(heading.format(rank) for rank in (10, 9, *range(9)))]
+    path = tmp_path / "a.csv"
+    rows = [[step, *(f"{step}.{rank:02d}" for rank in (10, 9, *range(9)))] for step in (1, 2)]
+    path.write_text("\n".join(",".join(map(str, row)) for row in (names, *rows)))
+    by_rank = Trace(str(path), worker=worker).by_rank
+    assert by_rank[10].tolist() == [1.1, 2.1]
+    assert by_rank[2].tolist() == [1.02, 2.02]
+    assert len(by_rank) == 11
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a,b;c,d\n1,2;3,4\n", "commas or semicolons"),
+        ("worker;seconds\n0;1,500\n", "the comma may be either"),
+        ("worker;seconds\n0;1,25\n1;2.5\n", "the comma may be either"),
+        ("worker,seconds,seconds\n0,1,2\n", "2 of them"),
+        ("0,0.5\n1,0.25\n", "row of names"),
+        ("seconds\x00\n1\n", "zero bytes"),
+    ],
+)
+def test_file_with_two_readings_or_none_is_refused(tmp_path, text, reason):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidSettingError, match=reason):
+        Trace(str(path))
+
+
+def test_names_in_a_comment_above_the_numbers_are_read(tmp_path):
+    path = tmp_path / "a.txt"
+    np.savetxt(path, [[0, 0.5], [1, 0.25]], header="worker seconds")
+    assert Trace(str(path), worker="worker").by_rank[1].tolist() == [0.25]
+
+
+def test_parquet_is_told_by_its_content(tmp_path):
+    path = tmp_path / "a.dat"
+    parquet.write_table(pa.table({"rank": [0.0, 1.0], "seconds": [0.5, 0.25]}), path)
+    assert Trace(str(path), worker="worker").by_rank[1].tolist() == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(b"seconds\n1\n" * 99)[:-9], "damaged archive"),
+        (lzma.compress(b"seconds\n1\n" * 99)[:-30], "damaged archive"),
+        (bytes([0x28, 0xB5, 0x2F, 0xFD]) + b"...", "zstd"),
+        (b"\xd0\xcf\x11\xe0...", "Excel"),
+        (b"PAR1...", "Parquet|magic"),
+        (b"", "empty"),
+    ],
+    ids=["gzip", "xz", "zstd", "excel", "parquet", "nothing"],
+)
+def test_damaged_or_foreign_files_are_told(tmp_path, content, reason):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(InvalidSettingError, match=reason) as caught:
+        read_foreign_table("Trace", path)
+    assert "\n" not in str(caught.value)
+
+
+def test_zip_of_one_file_is_read_and_of_two_refused(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "seconds\n0.5\n")
+    assert Trace(str(path)).mean == 0.5
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("b.csv", "seconds\n0.5\n")
+    with pytest.raises(InvalidSettingError, match="2 files"):
+        Trace(str(path))
+
+
+def test_folders_and_pipes_are_refused(tmp_path):
+    with pytest.raises(InvalidSettingError, match="a folder"):
+        read_foreign_table("Trace", tmp_path)
+    with pytest.raises(InvalidSettingError, match="regular"):
+        read_foreign_table("Trace", "/dev/zero")
