@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 3
 """The version of manifests and indices."""
-UNSEALED_SCHEMA = 2
-"""The version before, whose files do not hold their own hash."""
 SEAL = "self"
 """The key of a file's own hash."""
 ROWS_PER_PIECE = 2**20
@@ -78,14 +76,10 @@ def read_sealed(path: Path, kind: str) -> Any:
         schema = content["schema"]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise ResultError(f"{path}: not {kind}") from None
-    is_integer = isinstance(schema, int) and not isinstance(schema, bool)
-    if not is_integer or schema not in (UNSEALED_SCHEMA, SCHEMA):
+    if type(schema) is not int or schema != SCHEMA:
         problem = f"expected schema {SCHEMA}, got {format_value(schema)}"
         raise ResultError(f"{path}: {problem}: run it again")
-    expected = None
-    if schema == SCHEMA:
-        expected = _hash_without_seal(content)
-    if content.get(SEAL) != expected:
+    if content.get(SEAL) != _hash_without_seal(content):
         raise ResultError(f"{path}: it was changed: its own SHA-256 differs")
     return content
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import laggard
 from laggard.experiments.config.config import Config, digest_of_settings, parse
-from laggard.experiments.config.document import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
@@ -131,25 +130,16 @@ class Result(Shown):
         """The resolved config."""
         if self.given is not None:
             return self.given
-        name = "config.yaml"
-        if "settings" in self.manifest:
-            name = MANIFEST
+        settings = self.manifest["settings"]
         try:
-            document = self._read_settings()
-            config = parse(document, stored=True)
+            config = parse(settings, stored=True)
         except ConfigError as error:
             problem = ": ".join(filter(None, (error.key, error.problem)))
-            message = f"{self.path / name}: this version cannot read it: {problem}"
+            message = f"{self.path / MANIFEST}: this version cannot read it: {problem}"
             raise ResultError(message) from None
-        digest = self.manifest.get("resolved", self.manifest["config"])
-        if digest_of_settings(document) != digest:
-            raise ResultError(f"{self.path / name}: its digest is not the one in {MANIFEST}")
+        if digest_of_settings(settings) != self.manifest["resolved"]:
+            raise ResultError(f"{self.path / MANIFEST}: its digest is not the one of its settings")
         return config
-
-    def _read_settings(self) -> Any:
-        if "settings" in self.manifest:
-            return self.manifest["settings"]
-        return read(self.file("config.yaml"))
 
     def file(self, name: str) -> Path:
         """The path of one of its files, after a check of its hash on first use.
@@ -206,10 +196,7 @@ class Result(Shown):
         another node; NaN where messages were not recorded). Shards and stages of a pipeline have a
         row each.
         """
-        table = self._table("updates")
-        if "arrived" not in table:
-            return table.assign(arrived=float("nan"))
-        return table
+        return self._table("updates")
 
     @cached_property
     def workers(self) -> "pd.DataFrame":

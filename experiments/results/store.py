@@ -61,8 +61,8 @@ class Manifest(BaseModel):
     model_config = ConfigDict(strict=True)
     run: RunId
     config: Digest
-    resolved: Digest | None = None
-    settings: dict[str, Any] | None = None
+    resolved: Digest
+    settings: dict[str, Any]
     status: Literal["finished", "diverged", "stalled"]
     reached: str
     stalled: str | None

@@ -1,6 +1,5 @@
 """Many runs as one table: what each run says, no more, and nothing read before it is needed."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.results import result as store
 from laggard.experiments.results.files import ResultError
-from tests.experiments.conftest import write_manifest
 
 GRID = """
 sweep:
@@ -215,13 +213,3 @@ def test_messages_of_a_sweep_are_one_table(toy: Callable[..., Path], tmp_path: P
 def test_there_is_nothing_to_read_of_no_runs(folder: Path) -> None:
     with pytest.raises(ValueError, match="metrics: there are no runs"):
         _ = load_results(folder)[:0].final
-
-
-def test_a_manifest_without_settings_is_read_from_its_config(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "toy")
-    path = load_results(tmp_path / "toy")[0].path / "manifest.json"
-    content = json.loads(path.read_text())
-    del content["settings"]
-    write_manifest(path.parent, content)
-    first, second, *_ = load_results(tmp_path / "toy")
-    assert first.config.as_dict() == {**second.config.as_dict(), "seed": 0}
