@@ -17,6 +17,7 @@ from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import seal
 from laggard.simulator import simulate
+from tests.models.releases import write_leaf
 
 TOY = """\
 # A noisy quadratic on three uneven workers.
@@ -68,6 +69,19 @@ evaluate: {every_epochs: 1}
 def stragglers(toy: Callable[..., Path]) -> Callable[[], Path]:
     """Writes a config with a network, a data set and a compensation to a file."""
     return lambda: toy(text=STRAGGLERS)
+
+
+ROWS = "".join(f"{row % 3} {row % 5 + 1}:{row}\n" for row in range(12))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with a file of every format, in which the configs of the tests lie."""
+    (tmp_path / "rows.txt").write_text(ROWS)
+    (tmp_path / "prose.txt").write_text("Which characters follow each other? " * 3)
+    (tmp_path / "shards.csv").write_text("worker,sample\n1,3\n0,0\n0,9\n1,0\n")
+    write_leaf(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import run_spec
 from laggard.experiments.theory.stability import chance
 from laggard.models import DATASETS, cifar
-from tests.models.releases import leaf_document, write_cifar, write_leaf
+from tests.experiments.conftest import ROWS
+from tests.models.releases import leaf_document, write_cifar
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "data").glob("*.yaml"))
 LEARNS = "# Does it learn?\ncluster: {workers: 2}\nstop: {updates: 4}\ntask: {%s}\n"
-ROWS = "".join(f"{row % 3} {row % 5 + 1}:{row}\n" for row in range(12))
 
 
 @pytest.fixture
@@ -32,16 +32,6 @@ def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CIFAR10", "CIFAR100"):
         monkeypatch.setattr(cifar, name, getattr(cifar, name)._replace(records=64, tests=64))
         write_cifar(tmp_path, getattr(cifar, name))
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A folder with a file of every format, in which the configs of the tests lie."""
-    (tmp_path / "rows.txt").write_text(ROWS)
-    (tmp_path / "prose.txt").write_text("Which characters follow each other? " * 3)
-    (tmp_path / "shards.csv").write_text("worker,sample\n1,3\n0,0\n0,9\n1,0\n")
-    write_leaf(tmp_path)
-    return tmp_path
 
 
 def config(folder: Path, task: str) -> Path:
@@ -103,63 +93,6 @@ def test_what_is_known_of_a_data_set_before_a_run_is_true(
     assert known[:4] == (there.shape, there.classes, len(there.train_y), there.labels)
     if there.writers is not None:
         assert known.writers == len(set(there.writers.tolist()))
-
-
-LIBSVM, TEXT = (
-    "dataset: {name: libsvm, file: rows.txt%s}",
-    "dataset: {name: text, file: prose.txt%s}",
-)
-SYNTHETIC = "dataset: {name: synthetic, samples: 9}, partition: %s"
-REFUSED = {
-    f"{LIBSVM % ''}, model: lenet5": "task: lenet5: expected inputs of shape (1, 28, 28), got (5,): *",
-    TEXT % "": "task: model: expected one that predicts a label for each position*",
-    TEXT
-    % ", positions: 70": "task.dataset.file: expected 141 to * characters, got *prose.txt with 108",
-    TEXT % ", positions: 0": "task.dataset.positions: expected a number from 2 to 10000, got 0",
-    LIBSVM % ", test_share: 2.0": "task.dataset.test_share: expected a number > 0 and < 1, got 2.0",
-    f"{LIBSVM % ''}, batch: 11": "task.batch: expected at most 10 (training set), got 11",
-    f"{LIBSVM % ''}, partition: by_writer": (
-        "task.partition: expected another partition, since libsvm names no writers, got 'by_writer'"
-    ),
-    "dataset: {name: libsvm}": "task.dataset.file: missing*",
-    (LIBSVM % "").replace(
-        "rows", "none"
-    ): "task.dataset.file: expected a file that can be read, got *",
-    (LIBSVM % "").replace(
-        "rows", "prose"
-    ): "task.dataset.file: expected lines in the format of libsvm, got *prose.*",
-    LIBSVM
-    % ", test_file: prose.txt": "task.dataset.test_file: expected lines in the format of libsvm, got *prose.*",
-    (TEXT % "").replace(
-        "prose", "latin"
-    ): "task.dataset.file: expected text in UTF-8, got *latin.txt with the byte *",
-    (TEXT % "").replace(
-        "prose.txt", "train"
-    ): "task.dataset.file: expected a file that can be read, got * directory",
-    "dataset: {name: femnist, file: train, test_file: rows.txt}": "task.dataset.test_file: expected JSON, got *rows.*",
-    "dataset: {name: synthetic_images, size: 2}": "task.dataset.size: expected a number from 4 to 1000, got 2",
-    "dataset: {name: synthetic_images, contrast: 0.0}": "task.dataset.contrast: expected a number from 1e-06 *",
-    "dataset: {name: synthetic_images, samples: 100000}": "task.dataset.samples: expected at most 100000000 numbers *",
-    SYNTHETIC % "{file: none.csv}": "task.partition.file: expected a file that can be read, got *",
-    SYNTHETIC
-    % "{file: rows.txt}": "task.partition.file: expected rows with the columns worker, sample, got *",
-    SYNTHETIC % "{name: from_file}": "task.partition.file: missing*",
-    SYNTHETIC % "{file: shards.csv}": (
-        "task: partition: expected samples from 0 to 8, those of the training set, got 9 in *shards.csv"
-    ),
-}
-
-
-@pytest.mark.parametrize("task", REFUSED)
-def test_what_cannot_run_is_refused_by_validation_in_one_line(
-    task: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (data / "latin.txt").write_bytes("Größe".encode("latin-1") * 99)
-    path = config(data, task)
-    assert main(["validate", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert fnmatchcase(said, f"{path}: {REFUSED[task]}\n".replace("[", "[[]")), said
-    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("release", ["CIFAR10", "CIFAR100"])

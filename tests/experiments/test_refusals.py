@@ -25,6 +25,16 @@ BEGINNINGS = {
 }
 
 
+@pytest.fixture
+def files(data: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """Writes a config of two workers beside files of every format."""
+    monkeypatch.chdir(data)
+    (data / "latin.txt").write_bytes("Größe".encode("latin-1") * 99)
+    path = data / "config.yaml"
+    path.write_text("cluster: {workers: 2}\nstop: {updates: 4}\n")
+    return lambda: path
+
+
 def refusal(path: Path, *overrides: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         load(path, *overrides)
