@@ -19,16 +19,11 @@ from laggard import load_result
 from laggard.experiments import figures
 from laggard.experiments.cli import main, parser
 from laggard.experiments.config import cluster, parts, task
-from laggard.experiments.config.cluster import PRESETS
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.listing import SECTIONS
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.figures import FIGURES
-from laggard.models import DATASETS, NETWORKS, OBJECTIVES, PARTITIONS
-from laggard.simulator import ALGORITHMS, Deadlock
-from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES
-from laggard.simulator.network.topology import TOPOLOGIES
-from laggard.simulator.timing.distributions import DISTRIBUTIONS
-from laggard.simulator.timing.slowdowns import SLOWDOWNS
+from laggard.simulator import Deadlock
 
 ROOT = Path(__file__).parents[2]
 GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
@@ -72,7 +67,7 @@ def laggard(
     return call
 
 
-def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     script = (
         "import sys\nfrom laggard.experiments.cli import parser\nparser().format_help()\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pydantic', 'simpy', 'matplotlib'} & set(sys.modules)))"
@@ -81,14 +76,6 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
-
-
-def test_python_m_experiments_is_the_console_script() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments", "--help"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(command in done.stdout for command in ("run", "sweep", "plot", "validate", "list"))
 
 
 SIMULATION = "CONFIG key=value --out --force --quiet --snapshots --no-plugins"
@@ -148,29 +135,15 @@ def test_laggard_alone_shows_help_and_knows_its_version(laggard: Laggard) -> Non
 
 
 @pytest.mark.slow
-def test_a_warning_is_one_line_without_a_place_in_the_code(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
-    """In a process of its own, for it is from there on; there numba cannot be imported, of which a
-    run warns.
-    """
+def test_warning_is_one_line(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """A run without numba warns, in a process of its own."""
     script = (
         "import sys\nsys.modules['numba'] = None\n"
         "from laggard.experiments.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
-    config = toy(
-        text="algorithm: sync_ps\ntask: {model: logistic, dataset: digits}\nstop: {updates: 1}\n"
-    )
-    command = [
-        sys.executable,
-        "-c",
-        script,
-        "run",
-        str(config),
-        "--out",
-        str(tmp_path / "out"),
-        "--quiet",
-    ]
+    task = "algorithm: sync_ps\ntask: {model: logistic, dataset: digits}\nstop: {updates: 1}\n"
+    words = f"run {toy(text=task)} --out {tmp_path}/out --quiet"
+    command = [sys.executable, "-c", script, *words.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
     assert re.fullmatch(
@@ -179,7 +152,7 @@ def test_a_warning_is_one_line_without_a_place_in_the_code(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
-def test_a_reader_that_has_enough_ends_it_quietly() -> None:
+def test_closed_pipe_ends_the_command_quietly() -> None:
     command = [sys.executable, "-m", "laggard", "list"]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -224,9 +197,7 @@ def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[.
     assert laggard("sweep", toy(GRID)) == (0, out, f"{start}\n2 of 2 runs already exist\n")
 
 
-def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(
-    laggard: Laggard, toy: Callable[..., Path]
-) -> None:
+def test_diverged_sweep_ends_with_code_1(laggard: Laggard, toy: Callable[..., Path]) -> None:
     path = toy("sweep: {m: {fine: {}, wild: {learning.lr: 1.0e+30}}}")
     for _ in range(2):  # a second call, which finds both, says so too
         code, out, err = laggard("sweep", path)
@@ -236,7 +207,7 @@ def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(
         assert ("(m = wild) diverged" in err) == (_ == 0)
 
 
-def test_a_dry_run_counts_and_simulates_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
+def test_dry_run_counts_and_simulates_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
     assert laggard("sweep", toy(GRID), "--quiet", "sweep={learning.lr: [0.1, 0.2]}")[0] == 0
     code, out, err = laggard(
         "sweep", toy(GRID), "--dry-run", "sweep={m: {a: {}, b: {seed: 3}}, learning.lr: [0.1, 0.2]}"
@@ -248,10 +219,6 @@ def test_a_dry_run_counts_and_simulates_nothing(laggard: Laggard, toy: Callable[
     assert total == "2 runs, 4 members, in results/toy: 1 finished already"
     assert left.startswith("the other 1, one after the other: about ")
     assert len(list(Path("results/toy").glob("*/manifest.json"))) == 1
-
-
-def test_quiet_says_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
-    assert laggard("run", toy(), "--quiet", "stop.updates=20") == (0, "", "")
 
 
 def test_overrides_may_follow_options(laggard: Laggard, toy: Callable[..., Path]) -> None:
@@ -274,27 +241,17 @@ def test_validate_counts_runs_and_members(
     path = toy(GRID)
     bad = tmp_path / "bad.yaml"
     bad.write_text("seed: a\n")
-    assert laggard("validate", path) == (0, f"{path}: fine: 2 runs, 4 members\n", "")
+    fine = f"{path}: fine: 2 runs, 4 members\n"
+    assert laggard("validate", path) == (0, fine, "")
     code, out, err = laggard("validate", bad, path)
-    assert (code, out) == (2, f"{path}: fine: 2 runs, 4 members\n")
-    assert err == f"{bad}: seed: expected a whole number, got 'a'\n"
-    assert laggard("validate", path, "sweep={}", "seed=3") == (
-        0,
-        f"{path}: fine: 1 run, 1 member\n",
-        "",
-    )
-    assert laggard("validate", path, "sweep={}", "seed=a") == (
-        2,
-        "",
-        f"{path}: seed: expected a whole number, got 'a'\n",
-    )
+    assert (code, out) == (2, fine)
+    assert err.startswith(f"{bad}: seed: expected ")
+    one = f"{path}: fine: 1 run, 1 member\n"
+    assert laggard("validate", path, "sweep={}", "seed=3") == (0, one, "")
     longer = f"sweep={{seed: {list(range(100))}}}"  # than a file's name may be
-    assert laggard("validate", path, longer) == (0, f"{path}: fine: 100 runs, 100 members\n", "")
-    assert laggard("validate", "seed=a") == (
-        2,
-        "",
-        "laggard validate: expected a CONFIG before key=value\n",
-    )
+    assert laggard("validate", path, longer)[0] == 0
+    code, out, err = laggard("validate", "seed=a")
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +264,7 @@ def test_validate_counts_runs_and_members(
         ("{slowdowns: [{workers: [6, 7], factor: 3}]}", False),
     ],
 )
-def test_validate_warns_of_shards_that_are_never_learnt(
+def test_validate_warns_of_shards_never_learnt(
     laggard: Laggard, tmp_path: Path, change: str, warned: bool
 ) -> None:
     path = tmp_path / "tied.yaml"
@@ -349,24 +306,17 @@ def test_plot_draws_runs_and_sweeps(
 
 def test_plot_draws_the_figure_that_is_named(laggard: Laggard, toy: Callable[..., Path]) -> None:
     laggard("sweep", toy(GRID), "--quiet")
-    assert laggard("plot", "results/toy", "--figure", "staleness") == (
-        0,
-        "results/toy/staleness.png\n",
-        "",
-    )
-    assert laggard(
-        "plot", "results/toy", "--figure", "learning", "--x", "epoch", "--to", "a.svg"
-    ) == (0, "a.svg\n", "")
-    assert Path("results/toy/staleness.png").read_bytes().startswith(b"\x89PNG")
+    figure = "results/toy/staleness.png"
+    assert laggard("plot", "results/toy", "--figure", "staleness") == (0, f"{figure}\n", "")
+    words = "plot results/toy --figure learning --x epoch --to a.svg"
+    assert laggard(*words.split()) == (0, "a.svg\n", "")
+    assert Path(figure).read_bytes().startswith(b"\x89PNG")
     code, out, err = laggard("plot", "results/toy", "--figure", "consensus")
-    assert (code, out) == (2, "")
-    assert err.startswith(
-        "results/toy/consensus.png: no result has a consensus distance: expected a method"
-    )
-    assert err.count("\n") == 1
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("results/toy/consensus.png: ")
 
 
-def test_plot_lists_the_figures_a_line_each(laggard: Laggard) -> None:
+def test_plot_lists_the_figures(laggard: Laggard) -> None:
     code, out, err = laggard("plot", "--list")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == list(FIGURES)
@@ -374,7 +324,7 @@ def test_plot_lists_the_figures_a_line_each(laggard: Laggard) -> None:
 
 
 @pytest.mark.slow
-def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_sweep_draws_a_real_figure(toy: Callable[..., Path], tmp_path: Path) -> None:
     script = "import sys; from laggard.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -382,17 +332,10 @@ def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> N
     assert (tmp_path / "toy" / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-TABLES = {
-    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "presets": PRESETS,
-    "slowdowns": [*SLOWDOWNS, "recorded"], "topologies": TOPOLOGIES,
-    "optimizers": OPTIMIZERS, "clipping": CLIPS, "losses": OBJECTIVES,
-    "compensations": COMPENSATIONS, "schedules": SCHEDULES,
-    "models": [*NETWORKS, "quadratic", "tridiagonal", "timing", "network_timing"],
-    "data": DATASETS, "partitions": [*PARTITIONS, "from_file"], "failures": ["server_crash", "checkpoint"],
-}  # fmt: skip
+TABLES = {title.split()[0]: list(choice.parts) for title, choice in SECTIONS.items()}
 
 
-def test_list_has_an_entry_for_every_entry_of_every_table(laggard: Laggard) -> None:
+def test_list_has_every_entry(laggard: Laggard) -> None:
     code, out, err = laggard("list")
     assert (code, err) == (0, "")
     sections: dict[str, list[str]] = {}
@@ -404,14 +347,14 @@ def test_list_has_an_entry_for_every_entry_of_every_table(laggard: Laggard) -> N
             next(reversed(sections.values())).append(line.split(":")[0].strip())
         else:
             sections[line.split()[0]] = []
-    assert sections == {title: list(table) for title, table in TABLES.items()}
+    assert sections == TABLES
     words = " ".join(out.split())
     assert " step: `factor` times the learning rate after every `every` updates or epochs" in words
     assert "[every = null, factor = 0.1, unit = 'epochs' | 'updates', at = []]" in words
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in words
 
 
-def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_path: Path) -> None:
+def test_validate_names_all_errors_and_run_one(laggard: Laggard, tmp_path: Path) -> None:
     file = tmp_path / "mistakes.yaml"
     file.write_text(
         "cluster: {workers: zero, ties: no}\nlearning: {lr: x}\nstop: {epoch: 3}\nalgorithm: async_p\n"
@@ -429,9 +372,7 @@ def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_pat
     [("config", ""), ("cluster", "cluster."), ("stop", "stop."), ("record", "record."), ("evaluate", "evaluate."),
      ("network", "cluster.network."), ("task", "task."), ("learning", "learning.")],
 )  # fmt: skip
-def test_list_of_what_has_keys_says_what_each_of_them_means(
-    laggard: Laggard, name: str, place: str
-) -> None:
+def test_list_of_a_mapping_explains_each_key(laggard: Laggard, name: str, place: str) -> None:
     code, out, err = laggard("list", name)
     assert (code, err) == (0, "")
     assert out.startswith(f"{name} ({place}KEY)\n")
@@ -447,10 +388,7 @@ def test_list_of_what_has_keys_says_what_each_of_them_means(
 def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if line and line[0] != " "] == [
-        "schedules",
-        "laws",
-    ]
+    assert re.findall(r"^\w+", out, re.MULTILINE) == ["schedules", "laws"]
     code, out, _ = laggard("list", "constant", "sync_ps")
     assert code == 0
     first = [line for line in out.splitlines() if line and line[0] != " "]
@@ -471,14 +409,12 @@ def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     [("algorithm", "methods"), ("law", "laws"), ("dataset", "data"), ("optimizer", "optimizers"), ("clip", "clipping"),
      ("server_crashes", "failures"), ("topology", "topologies"), ("loss", "losses"), ("model", "models")],
 )  # fmt: skip
-def test_a_section_is_found_by_the_key_that_it_fills(
-    laggard: Laggard, key: str, section: str
-) -> None:
+def test_section_is_found_by_its_key(laggard: Laggard, key: str, section: str) -> None:
     assert laggard("list", key) == laggard("list", section)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
+def test_list_is_wrapped_in_a_terminal(
     laggard: Laggard, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
@@ -495,14 +431,12 @@ def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
     assert (wrapped == flat) == (width == 120)  # as in a file
 
 
-def test_no_name_is_a_section_and_an_entry() -> None:
+def test_no_section_is_called_like_an_entry() -> None:
     """So that `laggard list NAME` means one or the other."""
     assert not set(TABLES) & {name for table in TABLES.values() for name in table}
 
 
 def test_every_entry_of_a_choice_is_listed() -> None:
-    from laggard.experiments.config.listing import SECTIONS
-
     listed = {name for choice in SECTIONS.values() for name in choice.parts}
     for module in (cluster, parts, task):
         for choice in vars(module).values():
@@ -511,73 +445,34 @@ def test_every_entry_of_a_choice_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "said"),
     [
-        (["run", "none.yaml"], 2, "none.yaml: cannot be read: No such file or directory"),
-        (
-            ["run", "configs/quickstart.yaml"],
-            2,
-            "configs/quickstart.yaml: cannot be read: No such file or directory; "
-            "laggard brings it as example:quickstart",
-        ),
-        (["sweep", "."], 2, ".: cannot be read: Is a directory"),
-        (["run", "TOY", "learning.lr=a"], 2, "TOY: learning.lr: expected a number, got 'a'"),
-        (
-            ["run", "TOY", "task={model: {name: mlp, hidden: [3]}}"],
-            2,
-            "TOY: task.model: expected one of lenet5, mlp, logistic, resnet, vision, transformer, lstm, quadratic, "
-            "tridiagonal, timing, network_timing, got {'name': 'mlp', 'hidden': [3]}; write model: mlp, with its keys "
-            "beside it",
-        ),
-        (
-            ["run", "TOY", "learning.lr"],
-            2,
-            "learning.lr: expected an override key=value, as in learning.lr=0.1",
-        ),
-        (["run", "TOY", "--out", "/proc/none"], 2, "/proc/none: No such file or directory"),
-        (["sweep", "TOY", "--out", "/dev/null"], 2, "/dev/null/toy: Not a directory"),
-        (
-            ["plot"],
-            2,
-            "laggard plot: expected a RESULT to draw, got none: folder of a run, or results/<name> for a sweep",
-        ),
-        (
-            ["plot", "nowhere", "--figure", "histogram"],
-            2,
-            f"laggard plot --figure: expected one of {', '.join(FIGURES)}, got 'histogram'; did you mean histograms?",
-        ),
-        (
-            ["plot", "nowhere", "--x", "time"],
-            2,
-            "laggard plot --x: comparison has fixed axes; learning and consensus take --x",
-        ),
-        (["plot", "nowhere"], 2, "nowhere: no such folder"),
-        (
-            ["run", "TOY", "--fast"],
-            2,
-            "laggard: unrecognized arguments: --fast (see laggard --help)",
-        ),
-        (
-            ["validate", "TOY", "--fast"],
-            2,
-            "laggard: unrecognized arguments: --fast (see laggard --help)",
-        ),
-        (
-            ["run"],
-            2,
-            "laggard run: the following arguments are required: CONFIG, key=value (see laggard run --help)",
-        ),
+        ("run none.yaml", "none.yaml: cannot be read: "),
+        ("run configs/quickstart.yaml", "configs/quickstart.yaml: cannot be read: "),
+        ("sweep .", ".: cannot be read: "),
+        ("run TOY learning.lr=a", "TOY: learning.lr: expected a number, got 'a'"),
+        ("run TOY learning.lr", "learning.lr: expected an override key=value"),
+        ("run TOY --out /proc/none", "/proc/none: No such file or directory"),
+        ("sweep TOY --out /dev/null", "/dev/null/toy: Not a directory"),
+        ("plot", "laggard plot: expected a RESULT to draw, got none"),
+        ("plot nowhere --figure histogram", "laggard plot --figure: expected one of "),
+        ("plot nowhere --x time", "laggard plot --x: comparison has fixed axes"),
+        ("plot nowhere", "nowhere: no such folder"),
+        ("run TOY --fast", "laggard: unrecognized arguments: --fast"),
+        ("validate TOY --fast", "laggard: unrecognized arguments: --fast"),
+        ("run", "laggard run: the following arguments are required: CONFIG"),
     ],
 )
-def test_a_mistake_is_one_line_and_no_traceback(
-    laggard: Laggard, toy: Callable[..., Path], words: list[str], code: int, said: str
+def test_mistake_is_one_line(
+    laggard: Laggard, toy: Callable[..., Path], words: str, said: str
 ) -> None:
     path = str(toy())
-    got, out, err = laggard(*(path if word == "TOY" else word for word in words))
-    assert (got, out, err) == (code, "", said.replace("TOY", path) + "\n")
+    code, out, err = laggard(*words.replace("TOY", path).split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(said.replace("TOY", path))
 
 
-def test_data_that_is_missing_is_one_line(
+def test_missing_data_is_one_line(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from laggard.models import DataMissingError
@@ -592,9 +487,7 @@ def test_data_that_is_missing_is_one_line(
     assert (code, out, err) == (2, "", "FashionMNIST is missing: put it there\n")
 
 
-def test_pieces_that_do_not_fit_together_are_one_line(
-    laggard: Laggard, toy: Callable[..., Path]
-) -> None:
+def test_misfitting_parts_are_one_line(laggard: Laggard, toy: Callable[..., Path]) -> None:
     path = toy()
     code, _, err = laggard(
         "run", path, "task={model: lenet5, dataset: {name: synthetic, samples: 8}}"
@@ -655,7 +548,7 @@ def test_ctrl_c_says_what_is_saved(
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 @pytest.mark.parametrize("patience", [0, 0.05, 0.3, 0.7, None])
-def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
+def test_signal_ends_the_process_without_a_traceback(
     toy: Callable[..., Path],
     tmp_path: Path,
     number: int,
@@ -665,18 +558,8 @@ def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     ctrl_c: None,
     request: pytest.FixtureRequest,
 ) -> None:
-    command = [
-        sys.executable,
-        "-X",
-        "faulthandler",
-        "-c",
-        SIGNALLED,
-        "run",
-        str(toy()),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    command += ["stop={updates: 100000000}"]
+    words = f"run {toy()} --out {tmp_path}/out stop.updates=100000000"
+    command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, *words.split()]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -714,9 +597,7 @@ sys.exit(entry())
 """
 
 
-def test_the_figure_of_a_run_is_not_that_of_its_sweep(
-    laggard: Laggard, toy: Callable[..., Path]
-) -> None:
+def test_figure_of_a_run_spares_its_sweep(laggard: Laggard, toy: Callable[..., Path]) -> None:
     laggard("sweep", toy(GRID))
     figure = Path("results/toy/figure.png")
     figure.write_text("the sweep's")
@@ -725,7 +606,7 @@ def test_the_figure_of_a_run_is_not_that_of_its_sweep(
     assert figure.read_text() == "the sweep's"
 
 
-def test_the_table_is_there_before_the_figure_is_drawn(
+def test_table_is_printed_before_the_figure(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def undrawable(*args: object, **given: object) -> None:
@@ -737,22 +618,13 @@ def test_the_table_is_there_before_the_figure_is_drawn(
     assert out.startswith("method")
 
 
-def test_runs_that_are_given_twice_count_once(laggard: Laggard, toy: Callable[..., Path]) -> None:
+def test_run_named_twice_counts_once(laggard: Laggard, toy: Callable[..., Path]) -> None:
     laggard("sweep", toy(), "sweep={seed: [0, 1, 2]}", "--out", "one")
     alone = laggard("table", "one/toy", "--value", "loss")
     laggard("sweep", toy(), "sweep={seed: [1, 2]}", "--out", "other")
     code, out, err = laggard("table", "one/toy", "other/toy", "--value", "loss")
     assert (code, out) == alone[:2]
     assert err == "2 of 5 runs were given twice: they count once\n"
-
-
-def test_a_report_is_no_folder(laggard: Laggard, toy: Callable[..., Path]) -> None:
-    laggard("run", toy())
-    assert laggard("report", "results/toy", "--to", ".") == (
-        2,
-        "",
-        "--to .: expected a file, got a folder\n",
-    )
 
 
 def test_plot_after_run_draws_the_same_target(
@@ -763,7 +635,7 @@ def test_plot_after_run_draws_the_same_target(
     assert [given["target"] for _, _, given in drawn] == [0.9, 0.9]
 
 
-def test_the_progress_bar_counts_in_the_unit_of_the_stop(
+def test_progress_bar_counts_towards_the_limit(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -773,7 +645,7 @@ def test_the_progress_bar_counts_in_the_unit_of_the_stop(
     assert "toy: 100%, 40 of 40 updates" in err
 
 
-def test_a_fault_of_ours_keeps_its_traceback(
+def test_unexpected_error_keeps_its_traceback(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fault(*args: object, **kwargs: object) -> None:

@@ -16,7 +16,7 @@ from laggard import ConfigError, Result, load, load_result, load_results, run, s
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import RunSpec
 
-LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main())"
+ROOT = Path(__file__).parents[2]
 
 VARIANT = """
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def same(one: Result, other: Result) -> bool:
     return torch.equal(one.weights, other.weights) and one.updates.equals(other.updates)
 
 
-def test_a_one_line_variant_of_dc_asgd_takes_no_change_inside_the_repository(
+def test_variant_of_dc_asgd_needs_one_line(
     module: Callable[..., Path],
     toy: Callable[..., Path],
     tmp_path: Path,
@@ -64,29 +64,16 @@ def test_a_one_line_variant_of_dc_asgd_takes_no_change_inside_the_repository(
     assert not torch.equal(late[1], late[2])
 
 
-def test_the_console_finds_modules_beside_the_config_and_in_the_current_directory(
+def test_modules_are_found_beside_the_config(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     module("mine", ABSOLUTE)
     module("here/nearby", ABSOLUTE)
     config = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        LAGGARD,
-        "sweep",
-        str(config),
-        "--out",
-        str(tmp_path / "out"),
-        "--quiet",
-    ]
-    root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run(
-        command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    words = f"-P -m laggard sweep {config} --out {tmp_path}/out --quiet"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *words.split()]
+    subprocess.run(command, cwd=tmp_path / "here", env=environment, check=True)
     one, other, none = load_results(tmp_path / "out" / "toy")
     assert same(one, other)
     assert not same(one, none)
@@ -200,7 +187,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("what", PAIRS)
-def test_an_entry_of_ones_own_is_as_good_as_one_of_the_table(
+def test_plugin_equals_the_built_in_entry(
     what: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     module("pieces", PIECES)
@@ -213,7 +200,7 @@ def test_an_entry_of_ones_own_is_as_good_as_one_of_the_table(
     assert load_result(mine.path).config.as_dict() == mine.config.as_dict()
 
 
-def test_an_algorithm_that_learns_nothing_needs_no_rule(
+def test_algorithm_without_learning_needs_no_rule(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     source = """
@@ -239,7 +226,6 @@ WRONG = {
     "mine:Absolute.": "expected a name of the table or package.module:Name, got 'mine:Absolute.'",
     ":Mine": "expected a name of the table or package.module:Name, got ':Mine'",
     "../mine:Mine": "expected a name of the table or package.module:Name, got '../mine:Mine'",
-    "asyncps": "expected one of *, got 'asyncps'; did you mean async_ps?",
     "raising:Mine": "raising cannot be imported: ZeroDivisionError: division by zero (*raising.py, line 3)",
     "deeper:Mine": "deeper cannot be imported: ZeroDivisionError: division by zero (*deeper.py, line 2)",
     "lacking:Mine": "lacking cannot be imported: ModuleNotFoundError: No module named 'nowhere' (*lacking.py, line 1)",
@@ -304,7 +290,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_had_is_one_line_and_exit_code_2(
+def test_missing_or_broken_plugin_is_one_line(
     name: str,
     module: Callable[..., Path],
     toy: Callable[..., Path],
@@ -330,67 +316,41 @@ def test_what_cannot_be_had_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ("patienc: 1", "algorithm.patienc: unknown key; did you mean patience?"),
-        ("patience: 1.5", "algorithm.patience: expected a whole number, got 1.5"),
-        ("share: true", "algorithm.share: expected a number, got true"),
-        ("patience: -1", "algorithm.patience: expected a number >= 0, got -1"),
-        ("rule: 1", "algorithm.rule: unknown key; expected one of name, patience, share, sha256"),
+        ("patienc: 1", "algorithm.patienc: unknown key"),
+        ("patience: 1.5", "algorithm.patience: expected"),
+        ("patience: -1", "algorithm.patience: expected"),
+        ("rule: 1", "algorithm.rule: unknown key"),
     ],
 )
-def test_its_fields_are_keys_like_any_others(
+def test_fields_of_a_plugin_are_keys(
     keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
 ) -> None:
     module("mine", MINE)
     path = toy()
     assert load(path, "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=f"^{path}: {said}"):
         load(path, f"algorithm={{name: 'mine:Fine', {keys}}}")
-    assert str(refused.value) == f"{path}: {said}"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("override", "key"),
     [
-        (
-            "cluster.compute",
-            "{law: 'mine:Fine'}",
-            "law: expected a class that serves as laggard.*.Distribution, but mine:Fine has no mean",
-        ),
-        (
-            "learning.schedule",
-            "'mine:Fine'",
-            "name: expected a class that serves as laggard.simulator.learning.rules.*.Schedule, * has no __call__",
-        ),
-        (
-            "learning",
-            "{optimizer: 'mine:Fine'}",
-            "optimizer: expected a class * laggard.simulator.learning.rules.*.Optimizer, *",
-        ),
-        (
-            "task",
-            "{model: 'mine:Fine'}",
-            "model: expected a class * or laggard.models.Network or *TorchModule, but *",
-        ),
-        (
-            "task",
-            "{model: mlp, dataset: 'mine:Fine'}",
-            "dataset.name: expected a class that serves as laggard.models.data.Dataset, *",
-        ),
+        ("cluster.compute={law: 'mine:Fine'}", "cluster.compute.law"),
+        ("learning.schedule='mine:Fine'", "learning.schedule.name"),
+        ("learning={optimizer: 'mine:Fine'}", "learning.optimizer"),
+        ("task={model: 'mine:Fine'}", "task.model"),
+        ("task={model: mlp, dataset: 'mine:Fine'}", "task.dataset.name"),
     ],
 )
-def test_an_entry_of_another_kind_is_refused(
-    key: str, value: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
+def test_plugin_of_another_kind_is_refused(
+    override: str, key: str, module: Callable[..., Path], toy: Callable[..., Path]
 ) -> None:
-    from fnmatch import fnmatchcase
-
     module("mine", MINE)
-    path = toy()
-    with pytest.raises(ConfigError) as refused:
-        load(path, f"{key}={value}")
-    assert fnmatchcase(str(refused.value), f"{path}: {key}.{said}"), str(refused.value)
+    with pytest.raises(ConfigError, match=f"{key}: expected a class that serves as laggard"):
+        load(toy(), override)
 
 
-def test_another_source_is_another_run(
+def test_changed_source_is_another_run(
     module: Callable[..., Path],
     toy: Callable[..., Path],
     tmp_path: Path,
@@ -419,35 +379,20 @@ def test_another_source_is_another_run(
 
 
 HELPED = ABSOLUTE.replace("value.abs()", "factor() * value.abs()")
+BETWEEN = "import helping\ndef factor():\n    from helping import factor\n    return factor()\n"
 HELPERS = {
-    "import": ("mine", HELPED.replace("factor()", "helping.factor()") + "import helping\n"),
-    "from": ("mine", "from helping import factor\n" + HELPED),
     "of a helper": ("mine", "from between import factor\n" + HELPED),
-    "in a function": (
-        "mine",
-        HELPED + "def factor():\n    from helping import factor\n    return factor()\n",
-    ),
     "by name": (
         "mine",
         "import importlib\nfactor = importlib.import_module('helping').factor\n" + HELPED,
     ),
-    "of a package": (
-        "package.mine",
-        "from . import helping\n" + HELPED.replace("factor()", "helping.factor()"),
-    ),
-    "from a package": ("package.mine", "from .helping import factor\n" + HELPED),
     "through a package": ("package.mine", "from package import factor\n" + HELPED),
     "of the folder above": ("package.inner.mine", "from ..helping import factor\n" + HELPED),
 }
 
 
-IN_CI = ("of a helper", "by name", "of the folder above")
-
-
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.slow] * (how not in IN_CI)) for how in HELPERS]
-)
-def test_the_sources_of_what_it_imports_count_too(
+@pytest.mark.parametrize("how", HELPERS)
+def test_imported_sources_are_part_of_the_run_id(
     how: str,
     module: Callable[..., Path],
     toy: Callable[..., Path],
@@ -457,33 +402,31 @@ def test_the_sources_of_what_it_imports_count_too(
     """Within one process, and where the new source is as long as the old and as young."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     name, source = HELPERS[how]
-    package = name.partition(".")[0] if "." in name else ""
-    helper = f"{package}/helping".lstrip("/")
     module(name.replace(".", "/"), source)
-    module("between", "from helping import factor\n")
+    module("between", BETWEEN)
     module("unrelated", "")
-    if package:
-        module(
-            "package/__init__",
-            "from package.helping import factor\n" if how == "through a package" else "",
-        )
-    own = f"learning.compensation='{name}:Absolute'"
+    helper = "helping"
+    if "." in name:
+        helper = "package/helping"
+        imports = "from package.helping import factor\n" if how == "through a package" else ""
+        module("package/__init__", imports)
+    plugin = f"learning.compensation='{name}:Absolute'"
     born = module(helper, "def factor():\n    return 1\n").stat()
-    first = run(load(toy(), own), tmp_path / "out")
+    first = run(load(toy(), plugin), tmp_path / "out")
     module("unrelated", "changed = True\n")
-    assert run(load(toy(), own), tmp_path / "out").manifest == first.manifest
+    assert run(load(toy(), plugin), tmp_path / "out").manifest == first.manifest
     younger = module(helper, "def factor():\n    return 5\n")
     os.utime(younger, ns=(born.st_atime_ns, born.st_mtime_ns))
-    second = run(load(toy(), own), tmp_path / "out")
+    second = run(load(toy(), plugin), tmp_path / "out")
     assert second.path != first.path
     assert not torch.equal(second.weights, first.weights)
-    if how == "of a package":
-        elsewhere = sweep(load(toy(), own, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
+    if how == "of the folder above":
+        elsewhere = sweep(load(toy(), plugin, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
         assert torch.equal(elsewhere[0].weights, second.weights)
 
 
 @pytest.mark.slow
-def test_a_new_process_reads_no_stale_bytecode(
+def test_new_process_reads_no_stale_bytecode(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     own, said = "learning.compensation='mine:Absolute'", []
@@ -493,27 +436,16 @@ def test_a_new_process_reads_no_stale_bytecode(
     for number in (1, 5):
         helper = module("helping", f"def factor():\n    return {number}\n")
         os.utime(helper, ns=(10**18, 10**18))
-        subprocess.run(
-            [sys.executable, "-c", "import helping"], env=environment, cwd=tmp_path, check=True
-        )
-        command = [
-            sys.executable,
-            "-c",
-            LAGGARD,
-            "run",
-            str(toy()),
-            own,
-            "--out",
-            str(tmp_path / str(number)),
-            "--quiet",
-        ]
-        subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+        words = f"-m laggard run {toy()} {own} --out {tmp_path}/{number} --quiet"
+        for command in (["-c", "import helping"], words.split()):
+            command = [sys.executable, *command]
+            subprocess.run(command, env=environment, cwd=tmp_path, check=True)
         said.append(load_results(tmp_path / str(number) / "toy")[0])
     assert said[0].path.name != said[1].path.name
     assert not torch.equal(said[0].weights, said[1].weights)
 
 
-def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_source(
+def test_source_edited_after_an_import_is_read_again(
     module: Callable[..., Path],
     toy: Callable[..., Path],
     tmp_path: Path,
@@ -535,7 +467,7 @@ def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_so
 
 
 @pytest.mark.parametrize("command", ["validate", "run", "sweep"])
-def test_no_plugins_refuses_a_config_that_names_one_and_imports_nothing(
+def test_no_plugins_imports_nothing(
     command: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -543,22 +475,14 @@ def test_no_plugins_refuses_a_config_that_names_one_and_imports_nothing(
     path = toy("sweep: {learning.compensation: ['mine:Absolute', none]}")
     where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
     assert main([command, str(path), "--no-plugins", *where]) == 2
-    place = "sweep.learning.compensation.name"
-    said = (
-        f"{path}: {place}: expected a name of the table under --no-plugins, got 'mine:Absolute'\n"
-    )
-    assert capsys.readouterr().err == said
+    said = f"{path}: sweep.learning.compensation.name: expected a name of the table under "
+    assert capsys.readouterr().err.startswith(said)
     assert not (tmp_path / "hit").exists()
     assert main(["validate", str(path)]) == 0
     assert (tmp_path / "hit").exists()
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "--no-plugins" in shown
-    assert "A config may name plugins" in shown
 
 
-def test_a_result_is_read_without_its_source(
+def test_result_is_read_without_its_plugin(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     """And its resolved config holds the hash of the source that it was run with."""
@@ -584,7 +508,7 @@ def test_a_result_is_read_without_its_source(
         load(read.path / "config.yaml", "sweep={}")
 
 
-def test_a_resolved_config_runs_with_its_own_source_alone(
+def test_stored_config_needs_the_same_source(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     module("mine", ABSOLUTE)
@@ -612,18 +536,7 @@ def test_two_modules_of_one_name_are_refused(
         load(tmp_path / "other" / "toy.yaml", own)
 
 
-def test_a_module_in_a_package(module: Callable[..., Path], toy: Callable[..., Path]) -> None:
-    module("package/__init__", "")
-    module("package/inner", MINE)
-    assert (
-        load(toy(), "algorithm={name: 'package.inner:Fine', patience: 7}")
-        .algorithm.build(3)
-        .patience
-        == 7
-    )
-
-
-def test_a_class_of_a_notebook_is_known_by_its_own_source(
+def test_class_of_a_notebook_is_hashed(
     toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
     """A notebook's `__main__` has no file; its cells are sources that `inspect` knows."""
@@ -677,7 +590,7 @@ class Table(nn.Module):
 ON_BLOBS = "dataset: {name: synthetic, samples: 40}, batch: 4"
 
 
-def test_a_class_that_derives_from_nn_module_is_a_network_as_it_is(
+def test_torch_module_is_a_network(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     module("nets", MODULES)
@@ -702,26 +615,9 @@ def test_a_class_that_derives_from_nn_module_is_a_network_as_it_is(
         ),
         ("model: 'nets:Fixed', dataset: digits", "task: cannot be built: RuntimeError: *"),
         ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
-        (
-            "model: resnet, batch: 1, dataset: digits",
-            "task.batch: expected at least 2 under batch normalisation, got 1",
-        ),
-        (
-            "model: resnet",
-            "task: model: expected images of shape (channels, height, width), got inputs of *: use mlp",
-        ),
-        (
-            "model: resnet, depth: 9",
-            "task.depth: expected 6 n + 2, such as 8, 20 or 56, and at most 1202, got 9",
-        ),
-        (
-            "model: vision, network: nothing, dataset: digits",
-            "task.network: expected a classifier of torchvision, *",
-        ),
-        ("model: lstm", "task: model: expected one that predicts one label for an input, *"),
     ],
 )
-def test_networks_that_cannot_run_are_refused_in_one_line(
+def test_broken_network_is_one_line(
     keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
 ) -> None:
     from fnmatch import fnmatchcase
@@ -751,7 +647,7 @@ class Once(Algorithm):
 """
 
 
-def test_the_console_says_that_roles_returned_before_any_limit(
+def test_method_that_returns_early_is_noted(
     module: Callable[..., Path],
     toy: Callable[..., Path],
     tmp_path: Path,
@@ -763,10 +659,6 @@ def test_the_console_says_that_roles_returned_before_any_limit(
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     line = "the method ended before any stop criterion was reached: run "
     for method, returned in (("brief:Once", True), ("async_ps", False)):
-        assert (
-            main(
-                ["run", str(path), f"algorithm={method}", "--out", str(tmp_path / "out"), "--quiet"]
-            )
-            == 0
-        )
+        words = f"run {path} algorithm={method} --out {tmp_path}/out --quiet"
+        assert main(words.split()) == 0
         assert (line in capsys.readouterr().err) == returned
