@@ -64,15 +64,8 @@ def simulated(path: Path, *overrides: str, updates: float = math.inf) -> None:
     for run in runs(load(path, *overrides))[:10]:
         with suppress(Running):
             outcome = simulate(**run.arguments(), watch=watch)
-            assert outcome.reached in (
-                "epochs",
-                "updates",
-                "gradients",
-                "time",
-                "accuracy",
-                "diverged",
-                "stalled",
-            )
+            ends = "epochs updates gradients time accuracy diverged stalled"
+            assert outcome.reached in ends.split()
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -114,163 +107,11 @@ def test_a_refusal_names_topologies_that_are_accepted(toy, method):
         simulated(toy, f"algorithm.name={method}", f"cluster.network.topology={name}")
 
 
-ENDLESS = "stop={time: 1}"
-NETWORK = "task={model: mlp, dataset: digits, batch: 8, hidden: [%s]}"
-REFUSED = {
-    # limits that are never reached
-    (
-        "stop={accuracy: 0.9, updates: 5}",
-    ): "stop.accuracy: expected null, since quadratic has no accuracy, got 0.9",
-    (
-        "stop={accuracy: 0.9}",
-    ): "stop.epochs: expected at least one of epochs, updates, gradients, time beside accuracy",
-    (
-        ENDLESS,
-        "evaluate={every_seconds: 1e-17}",
-    ): "evaluate.every_seconds: expected at least 1e-05 s, got 1e-17",
-    (
-        "evaluate={every_seconds: 1e-17}",
-    ): "evaluate.every_seconds: expected at least 1e-06 s, got 1e-17",
-    (
-        ENDLESS,
-        "cluster.compute={law: constant, mean: 1e-17}",
-    ): "stop.time: expected at most 1e-09 s",
-    (
-        ENDLESS,
-        "cluster.slowdowns=[{worker: 0, factor: 1e-15}]",
-    ): "stop.time: expected at most 1e-09 s",
-    (ENDLESS, "cluster.compute={law: exponential, mean: 5e-324}"): "stop.time: expected at most",
-    ("cluster.slowdowns=[{kind: markov, worker: 0, factor: 2, slow_for: 1e-9, fast_for: 1e-9}]",): (
-        "cluster.slowdowns.0.slow_for: expected at least 2e-06 s"
-    ),
-    ("evaluate={every_epochs: 5e-324}",): "evaluate.every_epochs: expected a number >= 1e-09",
-    ("evaluate={every_updates: 5e-324}",): "evaluate.every_updates: expected a number >= 1e-09",
-    ("stop={epochs: 1e300}",): "stop.epochs: expected a number > 0 and <= 1e+06, got 1e+300",
-    ("stop={updates: 1000000000000000000}",): "stop.updates: expected a number > 0 and <= 1e+09",
-    ("cluster.compute.cv=1e6",): "cluster.compute.cv: expected a number >= 1e-06 and <= 100",
-    # numbers that overflow in the middle of a run
-    (
-        "cluster.network={bandwidth: 5e-324}",
-    ): "cluster.network.bandwidth: expected bytes per second > 0, at least 1e-9",
-    (
-        "cluster.compute={law: pareto, scale: 1e308, alpha: 2}",
-    ): "cluster.compute.scale: expected a number > 0 and <= 1",
-    (
-        "cluster.slowdowns=[{worker: 0, factor: 1e308}]",
-    ): "cluster.slowdowns.0.factor: expected a number >= 1e-15 and",
-    (
-        f"cluster.slowdowns=[{', '.join(['{worker: 0, factor: 1e15}'] * 25)}]",
-    ): "cluster.slowdowns: expected factors",
-    # counts that no machine has memory or time for
-    (
-        "cluster.workers=10000000",
-    ): "cluster.workers: expected a number >= 1 and <= 2e+06, got 10000000",
-    (
-        "cluster.workers=1",
-        "algorithm={name: delayed, delay: 1000000000000}",
-    ): "algorithm.delay: expected a number >= 0",
-    (
-        "algorithm={name: gpipe, micro_batches: 1000000000}",
-    ): "algorithm.micro_batches: expected a number >= 1 and",
-    (
-        "task={model: timing, depth: 1000000000}",
-    ): "task.depth: expected a number >= 1 and <= 100000",
-    (
-        "task={model: timing, depth: 10000}",
-        "algorithm=naive",
-    ): "algorithm.cut: expected the layers to cut at: 10000",
-    (
-        "task={model: quadratic, dim: 9223372036854775808}",
-    ): "task.dim: expected a number of at most 1000000",
-    (
-        "task={model: quadratic, dim: 1000000000000}",
-    ): "task.dim: expected a number of at most 1000000",
-    (NETWORK % 1000000000,): "task.hidden: expected at most 100 sizes of at most 100000",
-    (NETWORK % 9223372036854775807,): "task.hidden: expected at most 100 sizes of at most 100000",
-    (NETWORK % "100000, 100000",): "task.model: expected at most 1000000000 parameters, got 10079",
-    (
-        "task={model: mlp, dataset: digits, batch: 1501}",
-    ): "task.batch: expected at most 1500 (training set)",
-    (
-        "task={model: mlp, dataset: digits, batch: 18446744073709551616}",
-    ): "task.batch: expected at most 1500",
-    (
-        "task={model: transformer, dataset: {name: characters, words: 0}}",
-    ): "task.dataset.words: expected a number from",
-    (
-        "task={model: transformer, dataset: {name: characters, samples: 1}}",
-    ): "task.dataset.samples: expected a number",
-    (
-        "task={model: mlp, dataset: {name: synthetic, samples: 1}}",
-    ): "task.dataset.samples: expected a number from 4",
-    (
-        "task={model: mlp, dataset: {name: synthetic, classes: 1}}",
-    ): "task.dataset.classes: expected a number from 2",
-    (
-        "task={model: mlp, dataset: {name: synthetic, samples: 1000000, features: 100000}}",
-    ): "task.dataset.samples: exp",
-    ("threads=1000000",): "threads: expected a number <= 1024",
-    (
-        "cluster.workers=20000",
-        "algorithm={name: all_reduce, collective: mesh}",
-    ): "cluster.workers: expected so few",
-    (
-        "cluster.workers=20000",
-        "algorithm=dpsgd",
-        "cluster.network.topology=complete",
-    ): "cluster.workers: expected so",
-    # gradients whose norm nobody has
-    (
-        "algorithm={name: async_ps, shards: 2}",
-        "learning.clip={norm: 1}",
-    ): "learning.clip: expected none or {value: ...}, ",
-    (
-        "algorithm={name: sync_ps, bucket_bytes: 8}",
-        "learning.clip={norm: 1}",
-    ): "learning.clip: expected none or {value",
-    (
-        "algorithm=p3",
-        "learning.clip={norm: 1}",
-    ): "learning.clip: expected none or {value: ...}, since P3 updates a",
-    (
-        "algorithm=gpipe",
-        "learning.clip={norm: 1}",
-    ): "learning.clip: expected none or {value: ...}, since GPipe updates",
-    # graphs
-    (
-        "cluster.network={topology: graph, graph: grid_graph, arguments: {dim: [1000000000, 2]}}",
-        "algorithm=dpsgd",
-    ): ("cluster.network.arguments: expected numbers of at most 100000, got 1000000000"),
-    (
-        "cluster.network={topology: graph, graph: hypercube_graph, arguments: [30]}",
-        "algorithm=dpsgd",
-    ): ("cluster.network.arguments: expected those of hypercube_graph"),
-    (
-        "cluster.network={topology: graph, graph: complete_graph, arguments: [100000]}",
-        "algorithm=dpsgd",
-    ): ("cluster.network.arguments: expected those of complete_graph"),
-    (
-        "cluster.network={topology: graph, file: 'a.json'}",
-        "algorithm=dpsgd",
-    ): "cluster.network.file: expected a file",
-}
-
-
-LONG_REFUSAL = next(overrides for overrides in REFUSED if "hypercube_graph" in overrides[0])
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] * (each == LONG_REFUSAL), id=each[0][:60])
-        for each in REFUSED
-    ],
-)
-def test_what_cannot_run_to_its_end_is_refused_in_one_line(toy, overrides):
-    with pytest.raises(ConfigError) as caught:
-        load(toy, *overrides)
-    assert str(caught.value).startswith(f"{toy}: {REFUSED[overrides]}")
-    assert "\n" not in str(caught.value)
+@pytest.mark.slow
+def test_huge_graph_is_refused(toy):
+    graph = "cluster.network={topology: graph, graph: hypercube_graph, arguments: [30]}"
+    with pytest.raises(ConfigError, match=r"cluster\.network\.arguments: expected those of"):
+        load(toy, graph, "algorithm=dpsgd")
 
 
 SHORT, LONG = 150, 3000

@@ -3,10 +3,8 @@ test must fail.
 """
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from laggard.simulator import Deadlock
+from laggard.simulator import ALGORITHMS, Deadlock
 from laggard.simulator.engine import evaluations, machine, simulation
 from laggard.simulator.recording import counters, metrics, trace
 from laggard.simulator.recording.trace import BUSY, WAITING
@@ -16,13 +14,8 @@ from tests.simulator.recording import test_metrics as spread
 
 
 def cases(name):
-    """Random cases of one method, as `test_properties` has them, until one fails; it is not made
-    smaller.
-    """
-    test = properties.test_whatever_is_simulated_ends_with_its_books_in_order.hypothesis.inner_test
-    few = settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
-                   suppress_health_check=list(HealthCheck))  # fmt: skip
-    few(given(data=st.data())(test))(name=name)
+    """Random cases of one method, as `test_properties` has them, until one fails."""
+    properties.hold(properties.check_case, 200 * len(ALGORITHMS), name)
 
 
 GUARDS = {

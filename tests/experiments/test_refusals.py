@@ -50,7 +50,7 @@ def test_refusal_is_one_line_that_names_the_key(
     request: pytest.FixtureRequest,
 ) -> None:
     path = request.getfixturevalue(config)()
-    error = refusal(path, override)
+    error = refusal(path, *override.split("; "))
     key, suggestion = (named, None) if isinstance(named, str) else named
     assert str(error) == f"{path}: {key}: {error.problem}"
     assert "\n" not in error.problem
