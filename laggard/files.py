@@ -183,7 +183,7 @@ def number_names(names: Iterable[str]) -> dict[str, int]:
 def describe_numbering(numbers: dict[str, int]) -> str | None:
     """The numbering in one line, where a name has a number that differs from its own; else None."""
     differing = [name for name, number in numbers.items() if only_number(name) != number]
-    if not differing:
+    if not differing or len(numbers) == 1:
         return None
     first = [f"{name} is {number}" for name, number in list(numbers.items())[:6]]
     if len(numbers) > 6:

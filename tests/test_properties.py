@@ -312,8 +312,15 @@ def case(draw, name):
 def hold(check, cases, *more):
     """Check that many random cases, divided among the methods."""
 
-    @settings(max_examples=max(1, cases // len(ALGORITHMS)), deadline=None, database=None, derandomize=True, report_multiple_bugs=False,
-              phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(
+        max_examples=max(1, cases // len(ALGORITHMS)),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(data=st.data())
     def holds(data):
         check(data.draw, *more)

@@ -174,6 +174,11 @@ def import_recording(args: Namespace) -> int:
     common = count(steps["step"].nunique(), "step")
     print(f"{workers}, {common} recorded by all of them")
     print(config)
+    print(
+        "It replays these steps on a network that takes no time. cluster.network asks what another"
+    )
+    print("network costs; cluster.compute.order=bootstrap draws steps beyond the recorded ones.")
+    print(f"Next: laggard run {config}")
     return DONE
 
 

@@ -1,9 +1,7 @@
 """Imports recordings of other programs: a table of compute times, and a config that replays it."""
 
-import gzip
-import json
 import re
-import zlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,12 @@ import pandas as pd
 from laggard.experiments.config.document import text_of
 from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.real.calibration import CLUSTER, COMPUTE_TABLE, replay
+from laggard.experiments.real.trace_events import complete_events, read_trace
+from laggard.files import describe_numbering, natural_key
 
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 MAX_RECORDED = 1e15
 """Bound of the numbers of steps, and of their microseconds: 30 years."""
-GZIP = b"\x1f\x8b"
 COMPUTING = ("forward-compute", "backward-compute", "backward-wgrad-compute", "forward-backward")
 """Operations in ByteDance's tables in which a GPU computes a gradient."""
 OPERATION_COLUMNS = ("dp_rank", "step", "optype", "start_ts", "duration")
@@ -29,20 +28,23 @@ def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
 
     A step is the event `ProfilerStep#N`, from one call of `profiler.step()` to the next. It
     contains the time in which the worker waited for others. Workers have the ranks in the files,
-    or, if no file has one, the order of the files.
+    or, if no file has one, the natural order of the files' names.
 
     Source: PyTorch, torch.profiler, `export_chrome_trace`.
 
     Args:
-        paths: JSON files, optionally compressed by gzip.
+        paths: JSON files, compressed or not.
 
     Raises:
         ConfigError: a file cannot be read, or has no steps or impossible ones; names the file.
     """
-    documents = [_read_chrome_trace(path) for path in paths]
+    paths = sorted(paths, key=lambda path: natural_key(str(path)))
+    documents = [read_trace(path) for path in paths]
     ranks = [_rank_of_trace(document) for document in documents]
     if all(rank is None for rank in ranks):
         ranks = list(range(len(paths)))
+        _tell_ranks(paths)
+    _check_world_size(paths, documents)
     tables = []
     for path, rank, document in zip(paths, ranks, documents, strict=True):
         if not _is_number(rank, int) or ranks.count(rank) > 1:
@@ -54,30 +56,29 @@ def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
     return _common_steps(pd.concat(tables), str(paths[0].parent))
 
 
-def _read_chrome_trace(path: Path) -> Mapping[str, Any]:
-    """The trace in a file, which may be a list of events alone."""
-    try:
-        content = path.read_bytes()
-        if content.startswith(GZIP):
-            content = gzip.decompress(content)
-        document = json.loads(content)
-    except OSError as error:
-        raise ConfigError("", f"cannot be read: {error.strerror or error}", str(path)) from None
-    except (ValueError, EOFError, zlib.error, RecursionError) as error:
-        raise ConfigError("", f"expected a Chrome trace in JSON: {error}", str(path)) from None
-    if isinstance(document, list):
-        document = {"traceEvents": document}
-    if isinstance(document, dict) and isinstance(document.get("traceEvents"), list):
-        return document
-    problem = "expected a list of events: this is no Chrome trace"
-    raise ConfigError("traceEvents", problem, str(path))
-
-
 def _rank_of_trace(document: Mapping[str, Any]) -> Any:
     info = document.get("distributedInfo")
     if isinstance(info, Mapping):
         return info.get("rank")
     return None
+
+
+def _tell_ranks(paths: Sequence[Path]) -> None:
+    """Warn where the number in a file's name is not the rank that its place gives it."""
+    described = describe_numbering({path.name: rank for rank, path in enumerate(paths)})
+    if described is not None:
+        warnings.warn(f"no file says its rank; by their names {described}", stacklevel=3)
+
+
+def _check_world_size(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> None:
+    """Warn where files speak of more or fewer workers than there are files."""
+    for path, document in zip(paths, documents, strict=True):
+        info = document.get("distributedInfo")
+        size = info.get("world_size") if isinstance(info, Mapping) else None
+        if size is not None and size != len(paths):
+            problem = f"distributedInfo.world_size is {size}, but {len(paths)} files are read"
+            warnings.warn(f"{path}: {problem}", stacklevel=3)
+            return
 
 
 def _is_number(value: Any, kind: Any) -> bool:
@@ -88,9 +89,7 @@ def _is_number(value: Any, kind: Any) -> bool:
 def _profiler_steps(path: Path, events: Sequence[Any]) -> dict[int, float]:
     """Step -> seconds."""
     steps: dict[int, float] = {}
-    for event in events:
-        if not isinstance(event, dict) or event.get("ph") != "X":
-            continue
+    for event in complete_events(events):
         if event.get("cat") == "gpu_user_annotation":  # the GPU's track repeats the steps
             continue
         match = STEP.fullmatch(str(event.get("name")))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ import pytest
 
 from laggard import load, run
 from laggard.experiments.cli import main
+from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.real.importers import chrome_steps, straggler_analysis_steps
 
 SECONDS = np.array([[0.25, 0.5, 0.125], [0.375, 0.25, 0.75]])
@@ -96,6 +98,7 @@ def by_worker(steps: pd.DataFrame) -> list[list[float]]:
     return [own["seconds"].tolist() for _, own in steps.groupby("worker")]
 
 
+@pytest.mark.filterwarnings("ignore:no file says its rank")
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 @pytest.mark.parametrize("rank", [True, False])
 def test_steps_of_chrome_traces_are_read_back(tmp_path: Path, suffix: str, rank: bool) -> None:
@@ -106,8 +109,130 @@ def test_steps_of_chrome_traces_are_read_back(tmp_path: Path, suffix: str, rank:
     steps = chrome_steps(paths)
     assert list(steps.columns) == ["worker", "step", "seconds"]
     assert by_worker(steps) == SECONDS.tolist()
-    other = SECONDS if rank else SECONDS[::-1]
-    assert by_worker(chrome_steps(paths[::-1])) == other.tolist()
+    assert by_worker(chrome_steps(paths[::-1])) == SECONDS.tolist()
+
+
+def profiled(seconds: list[float], **top: Any) -> str:
+    """The text of a trace with steps of these seconds."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": 7.0,
+            "dur": 1e6 * s,
+        }
+        for step, s in enumerate(seconds)
+    ]
+    return json.dumps({"traceEvents": events, **top})
+
+
+@pytest.mark.parametrize("width", [0, 3])
+@pytest.mark.parametrize("name", ["rank{}", "host-{}.pt.trace", "{}"])
+def test_files_without_ranks_are_taken_in_natural_order(
+    tmp_path: Path, name: str, width: int
+) -> None:
+    order = [10, 2, 0, 11, 1, 9, 3, 8, 4, 7, 5, 6]
+    paths = [tmp_path / f"{name.format(f'{rank:0{width}d}')}.json" for rank in order]
+    for rank, path in zip(order, paths, strict=True):
+        path.write_text(profiled([(rank + 1) / 64]))
+    assert by_worker(chrome_steps(paths)) == [[(rank + 1) / 64] for rank in range(12)]
+
+
+def test_number_in_a_name_that_is_not_the_rank_is_told(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"rank{number}.json", profiled([0.5])) for number in (1, 2)]
+    with pytest.warns(UserWarning, match=r"rank1.json is 0, rank2.json is 1"):
+        chrome_steps(paths)
+
+
+def test_world_size_that_is_not_the_number_of_files_is_told(tmp_path: Path) -> None:
+    info = {"rank": 0, "world_size": 2}
+    path = write(tmp_path / "a.json", profiled([0.5], distributedInfo=info))
+    with pytest.warns(UserWarning, match="world_size is 2, but 1"):
+        chrome_steps([path])
+
+
+def pairs(seconds: list[float]) -> str:
+    """The text of a trace whose steps are pairs of a begin and an end, with others between."""
+    events = []
+    for step, s in enumerate(seconds):
+        start = 1e7 * step
+        events += [
+            {"ph": "B", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1, "ts": start},
+            {"ph": "B", "name": "forward", "pid": 1, "tid": 1, "ts": start},
+            {"ph": "E", "pid": 1, "tid": 1, "ts": start + 1},
+            {"ph": "E", "pid": 1, "tid": 1, "ts": start + 1e6 * s},
+        ]
+    return json.dumps(events)
+
+
+CALL_STACK = '{"ph": "X", "args": {"Call stack": "src\\data\\unit\\x.py"}},'
+DAMAGED: Mapping[str, Callable[[str], bytes]] = {
+    "backslashes": lambda text: text.replace(
+        "[", "[" + CALL_STACK.replace("\\\\", "\\"), 1
+    ).encode(),
+    "Latin-1": lambda text: text.replace("{", '{"traceName": "caf\u00e9", ', 1).encode("latin-1"),
+    "line end in a string": lambda text: text.replace("{", '{"note": "a\nb", ', 1).encode(),
+    "trailing comma": lambda text: text.replace("]", ", ]").encode(),
+    "no end": lambda text: text[: text.rindex("]")].encode(),
+    "comma and no end": lambda text: (text[: text.rindex("]")] + ",\n").encode(),
+    "cut within an event": lambda text: (text[: text.rindex("]")] + ', {"ph": "X", "na').encode(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*repaired")
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_trace_gives_its_whole_events(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(DAMAGED[damage](profiled([0.5, 0.25])))
+    assert by_worker(chrome_steps([path])) == [[0.5, 0.25]]
+
+
+def test_repairs_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(DAMAGED["no end"](profiled([0.5])))
+    with pytest.warns(UserWarning, match="repaired a missing end"):
+        chrome_steps([path])
+
+
+def test_pairs_of_begin_and_end_are_steps(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", pairs([0.5, 0.25]))
+    assert by_worker(chrome_steps([path])) == [[0.5, 0.25]]
+
+
+def check_random_traces(tmp_path: Path, seeds: range) -> None:
+    """A trace that was cut anywhere gives a part of its steps, or one line."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        seconds = [rng.randrange(1, 64) / 64 for _ in range(rng.randrange(1, 9))]
+        text = rng.choice([profiled, pairs])(seconds)
+        path = tmp_path / f"{seed}.json"
+        cut = len(text)
+        if seed % 2:
+            cut = rng.randrange(len(text))
+        path.write_text(text[:cut])
+        steps = read_or_refuse(path)
+        assert steps == seconds[: len(steps)]
+        assert seed % 2 or len(steps) == len(seconds)
+
+
+def read_or_refuse(path: Path) -> list[float]:
+    try:
+        return chrome_steps([path])["seconds"].tolist()
+    except ConfigError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return []
+
+
+@pytest.mark.filterwarnings("ignore:.*repaired")
+def test_cut_traces_give_their_first_steps_or_one_line(tmp_path: Path) -> None:
+    check_random_traces(tmp_path, range(200))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*repaired")
+def test_many_cut_traces_give_their_first_steps_or_one_line(tmp_path: Path) -> None:
+    check_random_traces(tmp_path, range(1000, 3000))
 
 
 def test_the_steps_that_all_workers_have_are_kept(tmp_path: Path) -> None:
@@ -162,7 +287,8 @@ def test_an_imported_recording_is_replayed(
         paths = [write(tmp_path / "trace.parquet", straggler_analysis())]
     out = tmp_path / "imported"
     assert main(["import", form, *map(str, paths), "--out", str(out)]) == 0
-    first, config = capsys.readouterr().out.splitlines()
+    first, config, *_, following = capsys.readouterr().out.splitlines()
+    assert following == f"Next: laggard run {config}"
     assert first.startswith("2 workers, 3 steps ")
     assert config == f"{out}/cluster.yaml"
     assert by_worker(pd.read_csv(out / "compute.csv")) == SECONDS.tolist()
@@ -184,7 +310,7 @@ def lasting(dur: Any) -> dict[str, Any]:
 
 
 CHROME: Mapping[str, tuple[Any, str]] = {
-    "truncated": (json.dumps(chrome(0))[:-40], "a.json: expected a Chrome trace in JSON: "),
+    "truncated": (json.dumps(chrome(0))[:40], "a.json: expected a Chrome trace in JSON: "),
     "no JSON": ("\x00\xff", "a.json: expected a Chrome trace in JSON: "),
     "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
     "a number": ("17", "a.json: traceEvents: expected a list of events: this is no Chrome trace"),
@@ -257,7 +383,7 @@ def test_files_that_do_not_fit_together_are_one_line(
     )
     (tmp_path / "a.json.gz").write_bytes((tmp_path / "a.json.gz").read_bytes()[:-20])
     truncated = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "a.json.gz"))
-    assert "a.json.gz: expected a Chrome trace in JSON: " in truncated
+    assert "a.json.gz: cannot be read: a damaged archive" in truncated
     missing = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "none.json"))
     assert missing == f"{tmp_path}/none.json: cannot be read: No such file or directory\n"
     two = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", "a", "b")
