@@ -1,6 +1,4 @@
-"""Data sets as whole tensors, so that a mini-batch is a tensor of indices; digits, and those in the
-format of MNIST.
-"""
+"""Data sets as whole tensors: digits, and those in the format of MNIST."""
 
 import os
 from dataclasses import dataclass, replace
@@ -22,20 +20,18 @@ IDX_FILES = (
 
 
 class DataMissingError(OSError):
-    """The files of a dataset are missing and could not be downloaded; the message names them and
-    their folder.
-    """
+    """A data set's files are missing and could not be downloaded."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test set: inputs `(samples, ...)` and labels `(samples,)`, or `(samples,
-    positions)` of texts.
+    """A training set and a test set: inputs `(samples, ...)` and labels `(samples,)`.
 
-    Images have mean 0 and deviation 1, but for those of `femnist`.
+    A mini-batch is a tensor of indices. Labels of texts are `(samples, positions)`. Images have mean
+    0 and deviation 1, except those of `femnist`.
 
     Attributes:
-        writers: who wrote each training sample, `(samples,)` of 0, 1, ...; None where nobody knows.
+        writers: the writer of each training sample, `(samples,)` of 0, 1, ...; None if unknown.
     """
 
     name: str
@@ -117,19 +113,17 @@ def _mnist_like(name: str, files: str, mean: float, deviation: float) -> Dataset
     train_x, train_y, test_x, test_y = read_images(files)
 
     def scale(pixels: "Tensor") -> "Tensor":
-        # In place, in a tensor of its own: three temporaries of 188 MB take longer than the
-        # arithmetic.
-        return channels_last(pixels.unsqueeze(1).float().sub_(255 * mean).div_(255 * deviation))
+        # In place, in a new tensor: three temporaries of 188 MB take longer than the arithmetic.
+        images = pixels.unsqueeze(1).float()
+        return channels_last(images.sub_(255 * mean).div_(255 * deviation))
 
     return Dataset(name, scale(train_x), train_y.long(), scale(test_x), test_y.long(), classes=10)
 
 
 def channels_last(images: "Tensor") -> "Tensor":
-    """The same images `(samples, 1, height, width)` with the strides that make convolutions a sixth
-    faster.
+    """Images `(samples, 1, height, width)` with strides that make convolutions a sixth faster.
 
-    With one channel the memory is the same in either order, and torch would leave the strides as
-    they are.
+    With one channel the memory is the same in either order, and torch would not change strides.
     """
     return images.squeeze(1).unsqueeze(-1).movedim(-1, 1)
 
@@ -155,20 +149,20 @@ def read_images(name: str) -> "tuple[Tensor, ...]":
             getattr(import_torchvision().datasets, name)(data_root(), download=True)
         train_x, train_y, test_x, test_y = (read_idx(folder / file) for file in IDX_FILES)
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
-            raise ValueError("as many labels as images are needed")
+            raise ValueError("a label is missing")
         return train_x, train_y, test_x, test_y
     # no network, no permission, a broken archive or file
     except (OSError, RuntimeError, ValueError):
-        raise DataMissingError(
-            f"{name} is missing or incomplete in {folder}, and could not be downloaded: "
-            f"put {', '.join(IDX_FILES)} "
-            f"(unpacked) there, or set LAGGARD_DATA to a folder that holds {name}/raw with them"
-        ) from None
+        problem = f"{name} is missing or incomplete in {folder}, and could not be downloaded"
+        remedy = f"put {', '.join(IDX_FILES)} (unpacked) there"
+        other = f"set LAGGARD_DATA to a folder that holds {name}/raw with them"
+        raise DataMissingError(f"{problem}: {remedy}, or {other}") from None
 
 
 def data_root() -> Path:
     """The folder of datasets: LAGGARD_DATA, or else the user's cache directory."""
-    if root := os.environ.get("LAGGARD_DATA"):
+    root = os.environ.get("LAGGARD_DATA")
+    if root:
         return Path(root)
     import platformdirs
 
@@ -176,11 +170,13 @@ def data_root() -> Path:
 
 
 def read_idx(path: Path) -> "Tensor":
-    """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit
-    integer, data.
+    """The content of an IDX file of bytes.
+
+    The header has two zero bytes, a type (8: uint8), the number of dimensions, and each dimension
+    as a 32-bit integer.
 
     Raises:
-        ValueError: it is no such file, or shorter or longer than its header says.
+        ValueError: it is not such a file, or its length differs from the header.
     """
     import torch
 

@@ -17,17 +17,17 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
-    """Views of `flat` `(..., params)` with the given shapes: the inverse of `flatten`, without a
-    copy.
+    """Views of `flat` `(..., params)` with these shapes, without a copy: the inverse of `flatten`.
 
     Raises:
         RuntimeError: the shapes do not add up to `params`.
     """
     shapes = tuple(shapes)
     pieces = flat.split([shape.numel() for shape in shapes], dim=-1)
-    return tuple(
-        piece.view(*piece.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True)
-    )
+    views = []
+    for piece, shape in zip(pieces, shapes, strict=True):
+        views.append(piece.view(*piece.shape[:-1], *shape))
+    return tuple(views)
 
 
 class Bound:
@@ -42,9 +42,8 @@ class Bound:
         self.module = module
         self.parameters = tuple(module.parameters())
         self._vector = flatten(self.parameters).detach()
-        for parameter, view in zip(
-            self.parameters, unflatten(self._vector, shapes(module)), strict=True
-        ):
+        views = unflatten(self._vector, shapes(module))
+        for parameter, view in zip(self.parameters, views, strict=True):
             parameter.data = view
 
     def load(self, flat: Tensor) -> nn.Module:

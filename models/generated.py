@@ -1,15 +1,16 @@
-"""Data sets that are generated from random numbers, one of them text of an invented language, and
-their sizes.
-"""
+"""Synthetic data sets, among them text of an invented language, and the ranges of their sizes."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from laggard.models.data import Dataset, channels_last
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz"
 VOWELS = "aeiou"
@@ -18,7 +19,7 @@ SUCCESSORS = 6
 """Words that often follow a given word."""
 HABIT = 0.8
 """The probability that the next word is one of these."""
-LONGEST = 9
+MAX_LETTERS = 9
 
 
 def synthetic(
@@ -28,17 +29,16 @@ def synthetic(
     separation: float = 2.0,
     seed: int = 0,
 ) -> Dataset:
-    """Gaussian blobs: a unit cloud around each of `classes` random centres; a quarter as many
-    samples to test.
+    """Gaussian blobs: a unit cloud around each of `classes` random centres.
 
     The centres lie, in root mean square, `separation` from the origin, whatever the number of
-    features.
+    features. The test set has a quarter as many samples as the training set.
 
     Args:
-        samples: to train.
+        samples: size of the training set.
         features: numbers in an input.
-        classes: how many clouds there are.
-        separation: of the centres, in deviations of a cloud.
+        classes: number of clouds.
+        separation: of the centres, in standard deviations of a cloud.
         seed: of centres and samples.
 
     Raises:
@@ -51,8 +51,16 @@ def synthetic(
     centres = separation / np.sqrt(features) * rng.standard_normal((classes, features))
     labels = rng.integers(classes, size=samples + samples // 4)
     inputs = centres[labels] + rng.standard_normal((len(labels), features))
-    x, y = torch.from_numpy(inputs).float(), torch.from_numpy(labels)
-    return Dataset("synthetic", x[:samples], y[:samples], x[samples:], y[samples:], classes)
+    x = torch.from_numpy(inputs).float()
+    return _split_off_test("synthetic", x, torch.from_numpy(labels), samples, classes)
+
+
+def _split_off_test(
+    name: str, x: "Tensor", y: "Tensor", samples: int, classes: int, writers: Any = None
+) -> Dataset:
+    """A data set whose first `samples` are its training set."""
+    test_x, test_y = x[samples:], y[samples:]
+    return Dataset(name, x[:samples], y[:samples], test_x, test_y, classes, writers)
 
 
 def synthetic_images(
@@ -64,24 +72,23 @@ def synthetic_images(
     contrast: float = 0.1,
     seed: int = 0,
 ) -> Dataset:
-    """Noisy images of coarse squares, a pattern a class: `(channels, size, size)`; a quarter as
-    many samples to test.
-
-    By default they have the shape of CIFAR-10; `classes: 100` has that of CIFAR-100, `channels: 1,
-    size: 28, classes:
-    62, writers: 100` that of FEMNIST. Patterns of 4 x 4 normal numbers, a number a square, for each
-    class and each writer, moved together by up to two pixels, and a normal number a pixel as noise;
-    writers take turns:
+    """Noisy images `(channels, size, size)` with a pattern of coarse squares for each class.
 
         x = (contrast class + contrast / 2 writer + noise) / sqrt(1 + 5 / 4 contrast^2)
 
+    Each class and each writer has a pattern of 4 x 4 squares with normal numbers. In an image the
+    two are moved together by up to two pixels, and every pixel has normal noise. Writers take
+    turns. The test set has a quarter as many samples as the training set. By default images have
+    the shape of CIFAR-10; with `classes: 100` that of CIFAR-100, and with `channels: 1, size: 28,
+    classes: 62, writers: 100` that of FEMNIST.
+
     Args:
-        samples: to train.
-        classes: how many patterns there are.
+        samples: size of the training set.
+        classes: number of classes.
         channels: numbers in a pixel.
         size: height and width of an image, in pixels.
-        writers: how many there are, each with patterns of its own.
-        contrast: deviation of the patterns over that of the noise.
+        writers: number of writers.
+        contrast: standard deviation of the patterns over that of the noise.
         seed: of patterns and noise.
 
     Raises:
@@ -98,24 +105,26 @@ def synthetic_images(
     import torch
 
     rng = np.random.default_rng(seed)
-    total, shape = samples + samples // 4, (channels, size, size)
-    of_class, of_writer = (
-        contrast * rng.standard_normal((count, channels, 4, 4)) for count in (classes, writers)
-    )
-    labels, hands = rng.integers(classes, size=total), np.arange(total) % writers
-    x, square = np.empty((total, *shape), dtype=np.float32), np.arange(size) * 4 // size
-    for image, label, hand, moved in zip(
-        x, labels, hands, rng.integers(-2, 3, size=(total, 2)), strict=True
-    ):
-        pattern = (of_class[label] + of_writer[hand] / 2)[:, square[:, None], square]
-        image[:] = np.roll(pattern, moved, axis=(1, 2)) + rng.standard_normal(shape)
-    images, y = (
-        torch.from_numpy(x / np.float32(np.sqrt(1 + 1.25 * contrast**2))),
-        torch.from_numpy(labels),
-    )
-    images = channels_last(images) if channels == 1 else images
-    train, test = (images[:samples], y[:samples]), (images[samples:], y[samples:])
-    return Dataset("synthetic_images", *train, *test, classes, hands[:samples])
+    total = samples + samples // 4
+    shape = channels, size, size
+    # The order of the draws is part of the data set: another order gives other images.
+    class_patterns = contrast * rng.standard_normal((classes, channels, 4, 4))
+    writer_patterns = contrast * rng.standard_normal((writers, channels, 4, 4))
+    labels = rng.integers(classes, size=total)
+    writer = np.arange(total) % writers
+    moves = rng.integers(-2, 3, size=(total, 2))
+    square = np.arange(size) * 4 // size  # of each row and column of pixels
+    x = np.empty((total, *shape), dtype=np.float32)
+    for index in range(total):
+        pattern = class_patterns[labels[index]] + writer_patterns[writer[index]] / 2
+        pixels = pattern[:, square[:, None], square]
+        x[index] = np.roll(pixels, moves[index], axis=(1, 2)) + rng.standard_normal(shape)
+    deviation = np.float32(np.sqrt(1 + 1.25 * contrast**2))
+    images = torch.from_numpy(x / deviation)
+    if channels == 1:
+        images = channels_last(images)
+    y = torch.from_numpy(labels)
+    return _split_off_test("synthetic_images", images, y, samples, classes, writer[:samples])
 
 
 @dataclass(frozen=True)
@@ -149,80 +158,79 @@ class Language:
     def spellings(self) -> list[str]:
         """The words, the most common first."""
         rng = np.random.default_rng((self.seed, 0))
-        found: dict[str, None] = {}
-        while len(found) < self.words:
+        words: dict[str, None] = {}
+        while len(words) < self.words:
             # One more letter for each three times as many words, give or take one.
-            length = 1 + int(np.log(1 + len(found)) / np.log(3)) + int(rng.integers(3))
+            length = 1 + int(np.log(1 + len(words)) / np.log(3)) + int(rng.integers(3))
+            kinds = CONSONANTS, VOWELS
             if rng.random() < 0.5:
-                kinds = (VOWELS, CONSONANTS)
-            else:
-                kinds = (CONSONANTS, VOWELS)
-            found[
-                "".join(str(rng.choice(list(kinds[at % 2]))) for at in range(min(length, LONGEST)))
-            ] = None
-        return list(found)
+                kinds = VOWELS, CONSONANTS
+            word = ""
+            for place in range(min(length, MAX_LETTERS)):
+                word += str(rng.choice(list(kinds[place % 2])))
+            words[word] = None  # a word that exists is drawn again
+        return list(words)
 
     @cached_property
     def transitions(self) -> np.ndarray:
-        """P, `(words, words)`: how likely the second word is to come after the first."""
+        """P, `(words, words)`: the probability that the second word follows the first."""
         rng = np.random.default_rng((self.seed, 1))
         zipf = 1 / np.arange(1, self.words + 1)
         common = zipf / zipf.sum()
         habits = np.zeros((self.words, self.words))
         few = min(SUCCESSORS, self.words)
+        by_rank = zipf[:few] / zipf[:few].sum()
         for habit in habits:
-            habit[rng.choice(self.words, size=few, replace=False, p=common)] = (
-                zipf[:few] / zipf[:few].sum()
-            )
+            successors = rng.choice(self.words, size=few, replace=False, p=common)
+            habit[successors] = by_rank
         transitions: np.ndarray = HABIT * habits + (1 - HABIT) * common
         return transitions
 
     @cached_property
     def stationary(self) -> np.ndarray:
-        """p, `(words,)`: how often each word occurs, p P = p."""
+        """p, `(words,)`: the frequency of each word, p P = p."""
         balance = np.vstack([self.transitions.T - np.eye(self.words), np.ones(self.words)])
-        p: np.ndarray = np.linalg.lstsq(balance, np.append(np.zeros(self.words), 1.0), rcond=None)[
-            0
-        ]
+        right_side = np.append(np.zeros(self.words), 1.0)
+        p: np.ndarray
+        p, *_ = np.linalg.lstsq(balance, right_side, rcond=None)
         return p
 
     @property
     def entropy(self) -> float:
-        """H, nats a character."""
+        """H, nats per character."""
         of_words = -(self.transitions * np.log(self.transitions)).sum(axis=1)
         lengths = np.array([len(word) + 1 for word in self.spellings])
         return float(self.stationary @ of_words / (self.stationary @ lengths))
 
     def text(self, characters: int, rng: np.random.Generator) -> str:
-        """A text of so many characters; the first word has the stationary distribution."""
+        """A text with this number of characters; the first word is drawn from p."""
         cumulated = self.transitions.cumsum(axis=1)
         word = int(rng.choice(self.words, p=self.stationary / self.stationary.sum()))
-        written, length = [], 0
+        text, length = [], 0
         while length < characters:
-            written.append(self.spellings[word])
-            length += len(self.spellings[word]) + 1
-            word = min(
-                int(cumulated[word].searchsorted(rng.random(), side="right")), self.words - 1
-            )
-        return (" ".join(written) + " ")[:characters]
+            spelling = self.spellings[word]
+            text.append(spelling + " ")
+            length += len(spelling) + 1
+            following = int(cumulated[word].searchsorted(rng.random(), side="right"))
+            word = min(following, self.words - 1)  # a row may sum to less than 1 by rounding
+        return "".join(text)[:characters]
 
 
 def characters(
     samples: int = 20_000, positions: int = 32, words: int = 200, seed: int = 0
 ) -> Dataset:
-    """Text of an invented language in pieces of `positions` characters; a label is the character
-    that comes next.
+    """Text of an invented language in pieces of `positions` characters; labels are next characters.
 
-    A tenth as many pieces to test; nothing to download. `Language(words, seed).entropy` is the
-    least mean loss that any model can reach; the first characters of a piece, with little context,
-    have a higher loss.
+    The test set has a tenth as many pieces as the training set. `Language(words, seed).entropy` is
+    a lower bound of the mean loss; the first characters of a piece, with little context, have a
+    higher loss.
 
     Source: Shannon (1948), A mathematical theory of communication.
 
     Args:
-        samples: pieces to train.
+        samples: pieces of the training set.
         positions: characters of a piece.
-        words: of the language.
+        words: number of words of the language.
         seed: of language and text.
 
     Raises:
@@ -234,10 +242,9 @@ def characters(
     pieces = samples + samples // 10
     text = Language(words, seed).text(pieces * positions + 1, np.random.default_rng((seed, 2)))
     codes = torch.tensor([ALPHABET.index(character) for character in text])
-    x, y = codes[:-1].view(pieces, positions).float(), codes[1:].view(pieces, positions)
-    return Dataset(
-        "characters", x[:samples], y[:samples], x[samples:], y[samples:], classes=len(ALPHABET)
-    )
+    x = codes[:-1].view(pieces, positions).float()
+    y = codes[1:].view(pieces, positions)
+    return _split_off_test("characters", x, y, samples, len(ALPHABET))
 
 
 RANGES: dict[Callable[..., Dataset], dict[str, tuple[float, float]]] = {
@@ -252,26 +259,26 @@ RANGES: dict[Callable[..., Dataset], dict[str, tuple[float, float]]] = {
     },
     characters: {"samples": (10, 10**6), "positions": (2, 10**4), "words": (2, 2000)},
 }
-"""The least and the greatest of each size of the data sets that are made, and of numbers that could
-be none.
-"""
-MOST_NUMBERS = 10**8
+"""The smallest and the largest value of each size of the synthetic data sets."""
+MAX_NUMBERS = 10**8
 
 
-def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
-    """Check the sizes of a data set that is made, without making it.
+def check_sizes(make: Callable[..., Dataset], **sizes: float) -> None:
+    """Check the sizes of a synthetic data set without making it.
 
     Raises:
-        ValueError: one is out of its range, or there are too many numbers in all.
+        ValueError: a size is out of its range, or the data set has too many numbers.
     """
-    ranges = RANGES.get(make, {})
-    for name, (least, most) in ranges.items():
-        if not least <= given[name] <= most:
-            raise ValueError(f"{name} = {given[name]}: expected a number from {least} to {most}")
-    shape = (given.get(name, 1) for name in ("features", "positions", "channels", "size", "size"))
-    numbers = math.prod((given.get("samples", 1), *shape))
-    if ranges and numbers > MOST_NUMBERS:
-        raise ValueError(
-            f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in "
-            f"all, got {numbers}"
-        )
+    ranges = RANGES.get(make)
+    if ranges is None:
+        return
+    for name, (smallest, largest) in ranges.items():
+        if not smallest <= sizes[name] <= largest:
+            expected = f"a number from {smallest} to {largest}"
+            raise ValueError(f"{name} = {sizes[name]}: expected {expected}")
+    numbers = sizes["samples"]
+    for name in ("features", "positions", "channels", "size", "size"):
+        numbers *= sizes.get(name, 1)
+    if numbers > MAX_NUMBERS:
+        expected = f"at most {MAX_NUMBERS} numbers in all, got {numbers}"
+        raise ValueError(f"samples = {sizes['samples']}: expected {expected}")

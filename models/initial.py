@@ -1,4 +1,4 @@
-"""Weights in a file from which a task starts, instead of its own initial weights."""
+"""Initial weights of a task from a file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -13,13 +13,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 WEIGHTS = "weights"
 """The only tensor in a result's file, `(members, params)`."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""What a state_dict has of batch normalisation beside parameters: here it follows from the training
-set.
-"""
+"""Running statistics of batch normalisation in a state_dict; laggard computes its own."""
 
 
 class WarmStart:
-    """A task whose members start from given weights; in all else it is that task.
+    """A task that starts from other initial weights, and passes on everything else.
 
     Example:
         >>> import torch
@@ -29,7 +27,7 @@ class WarmStart:
                 [3., 4.]])
 
     Args:
-        task: what is learnt.
+        task: any task.
         initial: weights `(1, params)` of all members, or `(ensemble, params)`.
     """
 
@@ -37,71 +35,69 @@ class WarmStart:
         self._task, self._initial = task, initial
 
     def start(self, seeds: Sequence[int]) -> "Tensor":
-        """The given weights `(ensemble, params)`, for as many members as there are seeds.
+        """The initial weights `(ensemble, params)`, a member for each seed.
 
         Raises:
-            ValueError: they are not of so many members or parameters.
+            ValueError: the number of members or of parameters differs.
         """
-        own: Tensor = self._task.start(seeds)
-        if self._initial.shape not in (own.shape, own[:1].shape):
-            expected = f"{tuple(own[:1].shape)} or {tuple(own.shape)}"
-            raise ValueError(
-                f"initial weights: expected the shape {expected}, got {tuple(self._initial.shape)}"
-            )
-        return self._initial.to(own).expand_as(own).clone()
+        task_weights: Tensor = self._task.start(seeds)
+        all_members, one_member = task_weights.shape, task_weights[:1].shape
+        if self._initial.shape not in (all_members, one_member):
+            expected = f"expected the shape {tuple(one_member)} or {tuple(all_members)}"
+            raise ValueError(f"initial weights: {expected}, got {tuple(self._initial.shape)}")
+        return self._initial.to(task_weights).expand_as(task_weights).clone()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
 
 def count_initial(file: str, params: int, shapes: Callable[[], Shapes]) -> int:
-    """How many models a safetensors file holds, found without torch: `weights` of a result, or one
-    model's state_dict.
+    """The number of models in a safetensors file: a result's `weights`, or one state_dict.
 
     Args:
         params: of the model.
-        shapes: gives those of its parameters, by their names in a state_dict; none where it has no
-            names.
+        shapes: gives the shapes of its parameters by name; no shapes where they have no names.
 
     Raises:
-        ValueError: neither, or of another model.
+        ValueError: the file holds neither, or another model.
     """
-    found = {
-        name: shape for name, shape in _read_shapes(file).items() if not name.endswith(STATISTICS)
-    }
-    size = sum(map(prod, found.values()))
-    if set(found) == {WEIGHTS} and (found[WEIGHTS][1:] == (params,) or size != params):
-        if found[WEIGHTS][1:] != (params,):
-            got = f"weights of the shape {found[WEIGHTS]}"
-            raise wrong_file(
-                "initial_file", file, f"weights (members, {params}), as many as the model has", got
-            )
-        return found[WEIGHTS][0]
+    stored = {}
+    for name, shape in _read_shapes(file).items():
+        if not name.endswith(STATISTICS):
+            stored[name] = shape
+    size = sum(map(prod, stored.values()))
+    # A network may have one parameter called `weights`: then the shape decides.
+    if set(stored) == {WEIGHTS}:
+        shape = stored[WEIGHTS]
+        if shape[1:] == (params,):
+            return shape[0]
+        if size != params:
+            expected = f"weights (members, {params}), as many as the model has"
+            got = f"weights of the shape {shape}"
+            raise wrong_file("initial_file", file, expected, got)
     if size != params:
         raise wrong_file("initial_file", file, f"the model's {params} parameters", f"{size}")
-    expected = shapes()
-    if other := [name for name in {**expected, **found} if found.get(name) != expected.get(name)]:
-        name, given = other[0], found.get(other[0], "none")
-        if name in expected:
-            problem = f"{name} of the shape {expected[name]}"
-        else:
-            problem = f"no parameter {name}"
-        raise wrong_file("initial_file", file, problem, f"{given}")
+    model = shapes()
+    for name in {**model, **stored}:
+        if stored.get(name) == model.get(name):
+            continue
+        expected = f"no parameter {name}"
+        if name in model:
+            expected = f"{name} of the shape {model[name]}"
+        raise wrong_file("initial_file", file, expected, f"{stored.get(name, 'none')}")
     return 1
 
 
 def read_initial(file: str, params: int, shapes: Shapes) -> "Tensor":
-    """The models `(members, params)` in a file, with the parameters in the order of `shapes`; as in
-    `count_initial`.
-    """
+    """The models `(members, params)` in a file, with parameters in the order of `shapes`."""
     from safetensors.torch import load_file
 
     from laggard.models.flat import flatten
 
-    found = load_file(file)
-    if WEIGHTS in found and found[WEIGHTS].shape[1:] == (params,):
-        return found[WEIGHTS]
-    return flatten(found[name] for name in shapes)[None]
+    stored = load_file(file)
+    if WEIGHTS in stored and stored[WEIGHTS].shape[1:] == (params,):
+        return stored[WEIGHTS]
+    return flatten(stored[name] for name in shapes)[None]
 
 
 def _read_shapes(file: str) -> dict[str, tuple[int, ...]]:
@@ -112,7 +108,5 @@ def _read_shapes(file: str) -> dict[str, tuple[int, ...]]:
         with safe_open(file, "np") as tensors:
             return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise wrong_file(
-            "initial_file", file, "a safetensors file", reason.replace(":", "")
-        ) from None
+        reason = " ".join(str(error).split()).replace(":", "")
+        raise wrong_file("initial_file", file, "a safetensors file", reason) from None

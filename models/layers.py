@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What is known of a network without building it.
+    """The sizes of a network, known without building it.
 
     Attributes:
         layers: those of its module; activations of one sample.
@@ -99,8 +99,7 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
 
 
 def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
-    """The shape of the labels that a module predicts for one input of `shape`: `()`, or
-    `(positions,)`.
+    """The shape of the labels that a module predicts for one input: `()` or `(positions,)`.
 
     Raises:
         ValueError: it has no logit for each class, or is no function of its parameters and its
@@ -138,8 +137,7 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
 
 
 def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    """Raise for a network without one row of logits per label, such as a classifier where texts are
-    learnt.
+    """Raise for a network without one row of logits per label, such as a classifier for texts.
 
     Args:
         rows: the shape of the labels that the network predicts.
@@ -244,8 +242,7 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
 
 
 def multiplications(leaf: "nn.Module", output: Any) -> int:
-    """The multiplications of a layer: one per output and entry of a row of its weights, or one per
-    output.
+    """The multiplications of a layer: one per output and entry of a row of its weights.
 
     A recurrent layer has one per position and entry of its matrices. What gives no tensor counts
     nothing.

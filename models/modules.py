@@ -1,6 +1,4 @@
-"""Modules that torch does not have: parts of networks, and dropout whose masks are a function of
-the mini-batch.
-"""
+"""Modules that torch lacks: parts of networks, and dropout with masks by a hash."""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +19,7 @@ class GrayToColour(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """relu(shortcut(x) + part(x)), where `part` are two convolutions of 3 x 3 with norms and a ReLU
-    between them.
+    """relu(shortcut(x) + part(x)), with two convolutions of 3 x 3 and their norms in `part`.
 
     The shortcut has no parameters: where `part` halves the image and adds maps, it takes every
     second pixel and has zeros for the added maps (option A).
@@ -34,14 +31,13 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x[..., :: self.stride, :: self.stride]
-        outputs: Tensor = (pad(shortcut, (0, 0, 0, 0, 0, self.added)) + self.part(x)).relu()
+        widened = pad(shortcut, (0, 0, 0, 0, 0, self.added))
+        outputs: Tensor = (widened + self.part(x)).relu()
         return outputs
 
 
 def convolution_of_3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution of 3 x 3 without a bias, initialised for ReLU: deviation sqrt(2 / (9
-    outputs)).
-    """
+    """A convolution of 3 x 3 without a bias; initial deviation sqrt(2 / (9 outputs)), for ReLU."""
     layer = nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, padding=1, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer
@@ -56,15 +52,14 @@ class CharacterEmbedding(nn.Embedding):
 
 
 class Recurrence(nn.LSTM):
-    """An LSTM from `(batch, positions, width)` to its outputs at every position, without its last
-    state.
-    """
+    """An LSTM from `(batch, positions, width)` to its outputs at every position."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, width, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        outputs: Tensor = super().forward(x)[0]
+        outputs: Tensor
+        outputs, _ = super().forward(x)  # without the last state
         return outputs
 
 
@@ -95,9 +90,7 @@ class Residual(nn.Module):
 
 
 class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(width / heads)) V of every head, where a position sees itself and those
-    before it.
-    """
+    """Causal self-attention: softmax(Q K^T / sqrt(width / heads)) V of every head."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -105,21 +98,23 @@ class Attention(nn.Module):
         self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        each = self.inputs(x).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0).transpose(-3, -2)
-        queries, keys, values = each.unbind(0)  # (batch, heads, positions, width / heads)
+        parts = self.inputs(x).unflatten(-1, (3, self.heads, -1))
+        by_head = parts.movedim(-3, 0).transpose(-3, -2)
+        queries, keys, values = by_head.unbind(0)  # (batch, heads, positions, width / heads)
         scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        seen = scores.masked_fill(future, float("-inf")).softmax(-1) @ values
-        outputs: Tensor = self.output(seen.transpose(-3, -2).flatten(-2))
+        probabilities = scores.masked_fill(future, float("-inf")).softmax(-1)
+        heads = probabilities @ values
+        outputs: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
         return outputs
 
 
 class Draws:
-    """What the masks of one forward pass are made of.
+    """The state of the masks in one forward pass.
 
     Attributes:
-        key: a whole number of 64 bits, a tensor `()`; None in evaluations, which drop nothing.
-        calls: of dropout so far in the pass.
+        key: an integer of 64 bits, a tensor `()`; None in evaluations, which drop nothing.
+        calls: calls of dropout so far in the pass.
     """
 
     def __init__(self) -> None:
@@ -130,12 +125,13 @@ class Draws:
 class Dropout(nn.Module):
     """Dropout with masks by a hash: y = x m / (1 - p), where m is 0 with probability p and else 1.
 
-    The mask of the c-th call of a forward pass is made of the SplitMix64 sequence of a seed, which
-    is entry c of the sequence of the mini-batch's key; an entry of it is one of the mask.
+    The mask is a function of the mini-batch, so that a gradient can be computed at any time. The
+    c-th call of a forward pass has a seed: entry c of the SplitMix64 sequence of the mini-batch's
+    key. Its mask is made from the SplitMix64 sequence of that seed, one entry for each number.
 
     Args:
         p: the probability that a number, or a channel, is dropped.
-        spatial: how many of the last dimensions share a number of the mask: those of a channel.
+        spatial: how many of the last dimensions share an entry of the mask: those of a channel.
         draws: shared by all layers of a network.
 
     Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;
@@ -151,20 +147,21 @@ class Dropout(nn.Module):
         if key is None:
             return x
         self.draws.calls += 1
-        shape = x.shape[: x.dim() - self.spatial]
-        seed = mix(key + signed(GAMMA * self.draws.calls))
-        least = min(round(self.p * 2.0**64), (1 << 64) - 1) - (1 << 63)
-        kept = (split_mix(seed, math.prod(shape)) >= least).view(*shape, *[1] * self.spatial)
         if self.p == 1:
             return x * 0.0
-        return x * (kept.to(x.dtype) * (1 / (1 - self.p)))
+        shape = x.shape[: x.dim() - self.spatial]
+        seed = mix(key + signed(GAMMA * self.draws.calls))
+        # Of the 2^64 signed numbers, the share p below this one is dropped.
+        threshold = min(round(self.p * 2.0**64), (1 << 64) - 1) - (1 << 63)
+        kept = split_mix(seed, math.prod(shape)) >= threshold
+        mask = kept.view(*shape, *[1] * self.spatial).to(x.dtype)
+        return x * (mask * (1 / (1 - self.p)))
 
 
 class Keyed(nn.Module):
-    """A network with `Dropout`, whose input is a pair in training: the network's own `x`, and the
-    samples' draws.
+    """A network with `Dropout`, whose input in training is a pair: `x`, and the samples' draws.
 
-    In evaluations it is `x` alone.
+    In evaluations the input is `x` alone.
     """
 
     def __init__(self, network: nn.Module, draws: Draws) -> None:
@@ -176,7 +173,8 @@ class Keyed(nn.Module):
             outputs: Tensor = self.network(inputs)
             return outputs
         x, drawn = inputs
-        self.draws.key, self.draws.calls = key_of(drawn), 0
+        self.draws.key = key_of(drawn)
+        self.draws.calls = 0
         try:
             outputs = self.network(x)
         finally:
@@ -185,29 +183,25 @@ class Keyed(nn.Module):
 
 
 def replace_dropout(module: nn.Module) -> None:
-    """Put `Dropout` in the place of torch's dropout of numbers and of channels, within `module`.
+    """Replace torch's dropout of numbers and of channels within `module` by `Dropout`.
 
-    What drops nothing, by its probability or in evaluation mode, is left as it is.
+    Layers that drop nothing, by their probability or in evaluation mode, stay.
     """
     draws = Draws()
     for parent in list(module.modules()):
         for name, layer in list(parent._modules.items()):
-            if (
-                type(layer) in SPATIAL
-                and isinstance(layer, _DropoutNd)
-                and layer.training
-                and layer.p > 0
-            ):
+            if type(layer) not in SPATIAL or not isinstance(layer, _DropoutNd):
+                continue
+            if layer.training and layer.p > 0:
                 setattr(parent, name, Dropout(layer.p, SPATIAL[type(layer)], draws))
 
 
 def with_draws(module: nn.Module) -> nn.Module:
     """`module`, or `Keyed` of it where it has `Dropout`."""
-    found = (layer.draws for layer in module.modules() if isinstance(layer, Dropout))
-    draws = next(found, None)
-    if draws is None:
-        return module
-    return Keyed(module, draws)
+    for layer in module.modules():
+        if isinstance(layer, Dropout):
+            return Keyed(module, layer.draws)
+    return module
 
 
 SPATIAL: dict[type[nn.Module], int] = {
@@ -220,23 +214,23 @@ SPATIAL: dict[type[nn.Module], int] = {
 
 
 def key_of(drawn: Tensor) -> Tensor:
-    """The key `()` of a mini-batch whose samples drew `drawn` `(batch,)`; it depends on their
-    order.
-    """
+    """The key `()` of a mini-batch from its samples' draws `(batch,)`; it depends on their order."""
     return split_mix(drawn, len(drawn)).sum()
 
 
 def split_mix(seed: Tensor, count: int) -> Tensor:
-    """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`; each of its own where there
-    are `count` seeds.
+    """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`.
+
+    With `count` seeds `(count,)`, entry i is of the i-th seed's sequence.
     """
-    return mix(seed + signed(GAMMA) * torch.arange(1, count + 1, device=seed.device))
+    steps = torch.arange(1, count + 1, device=seed.device)
+    return mix(seed + signed(GAMMA) * steps)
 
 
 def mix(numbers: Tensor) -> Tensor:
     """The finaliser of SplitMix64, on 64 bits that torch takes for signed."""
-    for shift, factor in ((30, FIRST), (27, SECOND)):
-        numbers = (numbers ^ _shift(numbers, shift)) * signed(factor)
+    numbers = (numbers ^ _shift(numbers, 30)) * signed(FIRST)
+    numbers = (numbers ^ _shift(numbers, 27)) * signed(SECOND)
     return numbers ^ _shift(numbers, 31)
 
 

@@ -1,6 +1,4 @@
-"""Networks without memory: LeNet-5, a multilayer perceptron, logistic regression, residual
-networks, `nn.Module`s.
-"""
+"""Feed-forward networks: LeNet-5, a multilayer perceptron, logistic regression, ResNets."""
 
 import math
 from collections import OrderedDict
@@ -23,13 +21,13 @@ GROUP = 16
 
 @dataclass(frozen=True)
 class LeNet5:
-    """LeNet-5 for images of 28 x 28 pixels: two convolutions and three linear layers, 61,706
-    parameters.
+    """LeNet-5 for images of 28 x 28 pixels, in 10 classes with 61,706 parameters.
 
-    The usual modern variant. Differences from the original: padding replaces the 32 x 32 frame,
-    pooling takes the maximum, every second-layer map is connected to every first-layer map, units
-    are ReLU, and the outputs are logits of a cross entropy. ReLU comes after pooling: the two
-    commute, max(relu(a), relu(b)) = relu(max(a, b)), and it then has a quarter of the work.
+    Two convolutions and three linear layers, in the usual modern variant: padding replaces the
+    32 x 32 frame, pooling takes the maximum, every second-layer map is connected to every
+    first-layer map, units are ReLU, and the outputs are logits of a cross entropy. ReLU comes after
+    pooling: the two commute, max(relu(a), relu(b)) = relu(max(a, b)), and it then has a quarter of
+    the work.
 
     Source: LeCun, Bottou, Bengio, Haffner (1998), Gradient-based learning applied to document
     recognition.
@@ -68,23 +66,24 @@ class LeNet5:
             ValueError: another shape.
         """
         _check_images(shape)
-        found = [Layer("conv1", 6 * 26, 6.0 * 28 * 28, 6.0 * 28 * 28 * 25)]
-        found += [pointwise("pool1", 6 * 14 * 14), pointwise("relu1", 6 * 14 * 14)]
-        found += [Layer("conv2", 16 * 151, 16.0 * 10 * 10, 16.0 * 10 * 10 * 150)]
-        found += [pointwise(name, 16 * 5 * 5) for name in ("pool2", "relu2", "flatten")]
-        found += [
-            linear("full1", 400, 120),
-            pointwise("relu3", 120),
-            linear("full2", 120, 84),
-            pointwise("relu4", 84),
-        ]
-        return Description([*found, linear("full3", 84, classes)])
+        places, halved = 28 * 28, 14 * 14
+        first = Layer("conv1", 6 * (25 + 1), 6.0 * places, 6.0 * places * 25)
+        layers = [first, pointwise("pool1", 6 * halved), pointwise("relu1", 6 * halved)]
+        places, inputs = 10 * 10, 6 * 25
+        layers.append(Layer("conv2", 16 * (inputs + 1), 16.0 * places, 16.0 * places * inputs))
+        for name in ("pool2", "relu2", "flatten"):
+            layers.append(pointwise(name, 16 * 5 * 5))
+        layers.append(linear("full1", 400, 120))
+        layers.append(pointwise("relu3", 120))
+        layers.append(linear("full2", 120, 84))
+        layers.append(pointwise("relu4", 84))
+        layers.append(linear("full3", 84, classes))
+        return Description(layers)
 
 
 @dataclass(frozen=True)
 class MLP:
-    """Linear layers of the `hidden` sizes with an activation between them, from the flattened input
-    to the logits.
+    """Linear layers with an activation between them, from the flattened input to the logits.
 
     Without hidden layers it is logistic regression. With `tanh` its loss is smooth, so that theory
     about a quadratic holds near a minimum; with `relu` it has kinks.
@@ -101,12 +100,12 @@ class MLP:
     activation: Literal["relu", "tanh"] = "relu"
 
     def __post_init__(self) -> None:
-        if any(size < 1 for size in self.hidden):
-            raise ValueError(f"hidden = {list(self.hidden)}: expected sizes of at least 1")
-        if len(self.hidden) > 100 or max(self.hidden, default=0) > 100_000:
-            raise ValueError(
-                f"hidden = {list(self.hidden)!s:.40}: expected at most 100 sizes of at most 100000"
-            )
+        sizes = list(self.hidden)
+        if any(size < 1 for size in sizes):
+            raise ValueError(f"hidden = {sizes}: expected sizes of at least 1")
+        if len(sizes) > 100 or max(sizes, default=0) > 100_000:
+            expected = "at most 100 sizes of at most 100000"
+            raise ValueError(f"hidden = {sizes!s:.40}: expected {expected}")
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from inputs `(batch, *shape)` to logits `(batch, classes)`."""
@@ -114,34 +113,30 @@ class MLP:
 
         unit = {"relu": nn.ReLU, "tanh": nn.Tanh}[self.activation]
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-        for number, (inputs, outputs) in enumerate(
-            pairwise((math.prod(shape), *self.hidden, classes)), 1
-        ):
-            layers |= {
-                f"full{number}": nn.Linear(inputs, outputs),
-                f"{self.activation}{number}": unit(),
-            }
+        for number, inputs, outputs in self._sizes(shape, classes):
+            layers[f"full{number}"] = nn.Linear(inputs, outputs)
+            layers[f"{self.activation}{number}"] = unit()
         layers.popitem()  # no activation on the logits
         return nn.Sequential(layers)
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, without torch."""
-        found = [pointwise("flatten", math.prod(shape))]
-        for number, (inputs, outputs) in enumerate(
-            pairwise((math.prod(shape), *self.hidden, classes)), 1
-        ):
-            found += [
-                linear(f"full{number}", inputs, outputs),
-                pointwise(f"{self.activation}{number}", outputs),
-            ]
-        return Description(found[:-1])
+        layers = [pointwise("flatten", math.prod(shape))]
+        for number, inputs, outputs in self._sizes(shape, classes):
+            layers.append(linear(f"full{number}", inputs, outputs))
+            layers.append(pointwise(f"{self.activation}{number}", outputs))
+        return Description(layers[:-1])
+
+    def _sizes(self, shape: tuple[int, ...], classes: int) -> Iterator[tuple[int, int, int]]:
+        """The number of each linear layer, from 1, its inputs and its outputs."""
+        sizes = math.prod(shape), *self.hidden, classes
+        for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
+            yield number, inputs, outputs
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """Multinomial logistic regression: one linear layer from the flattened input to the logits, a
-    convex problem.
-    """
+    """Multinomial logistic regression: one linear layer on the flattened input, a convex problem."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh layer from inputs `(batch, *shape)` to logits `(batch, classes)`."""
@@ -151,19 +146,18 @@ class Logistic:
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The layer of `build`, without torch."""
-        return Description(
-            [pointwise("0", math.prod(shape)), linear("1", math.prod(shape), classes)]
-        )
+        inputs = math.prod(shape)
+        return Description([pointwise("0", inputs), linear("1", inputs, classes)])
 
 
 @dataclass(frozen=True)
 class ResNet:
-    """A residual network for small images: of depth 6 n + 2, three stages of n blocks with 16, 32
-    and 64 maps.
+    """A residual network for small images, of depth 6 n + 2: three stages of n blocks.
 
-    A convolution of 3 x 3, then blocks of two, each convolution followed by a norm and ReLU; the
-    second and third stages halve the image. Shortcuts have no parameters. The mean over the image
-    goes into one linear layer. For CIFAR-10, depth 20 has 269,722 parameters.
+    The stages have 16, 32 and 64 maps. A convolution of 3 x 3 comes first, then blocks of two
+    convolutions, each followed by a norm and ReLU; the second and third stages halve the image.
+    Shortcuts have no parameters. The mean over the image goes into one linear layer. For CIFAR-10,
+    depth 20 has 269,722 parameters.
 
     Args:
         depth: layers with weights: 8, 14, 20, 32, 44, 56, 110.
@@ -183,9 +177,8 @@ class ResNet:
 
     def __post_init__(self) -> None:
         if self.depth % 6 != 2 or not 8 <= self.depth <= 1202:
-            raise ValueError(
-                f"depth = {self.depth}: expected 6 n + 2, such as 8, 20 or 56, and at most 1202"
-            )
+            expected = "6 n + 2, such as 8, 20 or 56, and at most 1202"
+            raise ValueError(f"depth = {self.depth}: expected {expected}")
         if self.norm not in ("batch", "group"):
             raise ValueError(f"norm = {self.norm!r}: expected 'batch' or 'group'")
 
@@ -207,20 +200,20 @@ class ResNet:
                 return nn.BatchNorm2d(maps)
             return nn.GroupNorm(maps // GROUP, maps)
 
-        first = convolution_of_3(shape[0], MAPS[0])
-        layers: OrderedDict[str, nn.Module] = OrderedDict(
-            conv=first, norm=norm(MAPS[0]), relu=nn.ReLU()
-        )
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        # Layers draw their initial weights in this order: another order is another network.
+        layers["conv"] = convolution_of_3(shape[0], MAPS[0])
+        layers["norm"] = norm(MAPS[0])
+        layers["relu"] = nn.ReLU()
         for number, (inputs, maps, stride) in enumerate(self._blocks(), 1):
-            one, other = convolution_of_3(inputs, maps, stride), convolution_of_3(maps, maps)
-            part = nn.Sequential(one, norm(maps), nn.ReLU(), other, norm(maps))
+            first = convolution_of_3(inputs, maps, stride)
+            second = convolution_of_3(maps, maps)
+            part = nn.Sequential(first, norm(maps), nn.ReLU(), second, norm(maps))
             layers[f"block{number}"] = BasicBlock(part, stride, added=maps - inputs)
-        ends = {
-            "pool": nn.AdaptiveAvgPool2d(1),
-            "flatten": nn.Flatten(),
-            "logits": nn.Linear(MAPS[-1], classes),
-        }
-        return nn.Sequential(layers | ends)
+        layers["pool"] = nn.AdaptiveAvgPool2d(1)
+        layers["flatten"] = nn.Flatten()
+        layers["logits"] = nn.Linear(MAPS[-1], classes)
+        return nn.Sequential(layers)
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, without torch.
@@ -231,41 +224,38 @@ class ResNet:
         check_channels(shape)
         channels, height, width = shape
         maps, places = MAPS[0], height * width
-        found = [
-            convolution("conv", channels, maps, 3, places),
-            pointwise("norm", maps * places, 2 * maps),
-        ]
-        found.append(pointwise("relu", maps * places))
+        layers = [convolution("conv", channels, maps, 3, places)]
+        layers.append(pointwise("norm", maps * places, 2 * maps))
+        layers.append(pointwise("relu", maps * places))
         for number, (inputs, maps, stride) in enumerate(self._blocks(), 1):
-            height, width = -(-height // stride), -(-width // stride)
+            height = math.ceil(height / stride)
+            width = math.ceil(width / stride)
             places = height * width
-            norm, relu = (
-                pointwise("norm", maps * places, 2 * maps),
-                pointwise("relu", maps * places),
-            )
-            one, other = (convolution("conv", each, maps, 3, places) for each in (inputs, maps))
-            found.append(merge(f"block{number}", [one, norm, relu, other, norm]))
-        found += [
-            pointwise("pool", maps),
-            pointwise("flatten", maps),
-            linear("logits", maps, classes),
-        ]
-        return Description(found, unfolds=False, least=2 if self.norm == "batch" else 1)
+            first = convolution("conv", inputs, maps, 3, places)
+            second = convolution("conv", maps, maps, 3, places)
+            norm = pointwise("norm", maps * places, 2 * maps)
+            relu = pointwise("relu", maps * places)
+            layers.append(merge(f"block{number}", [first, norm, relu, second, norm]))
+        layers.append(pointwise("pool", maps))
+        layers.append(pointwise("flatten", maps))
+        layers.append(linear("logits", maps, classes))
+        least = 2 if self.norm == "batch" else 1
+        return Description(layers, unfolds=False, least=least)
 
     def _blocks(self) -> Iterator[tuple[int, int, int]]:
-        """Maps that go into a block, maps of its outputs, and its stride."""
+        """The input maps, the output maps and the stride of each block."""
         inputs = MAPS[0]
         for maps in MAPS:
-            for number in range(self.depth // 6):
-                yield inputs, maps, 2 if number == 0 and maps != MAPS[0] else 1
+            for _ in range(self.depth // 6):
+                stride = 1 if maps == inputs else 2  # the first block of a stage halves the image
+                yield inputs, maps, stride
                 inputs = maps
 
 
 class TorchModule(Protocol):
-    """What a class that derives from `nn.Module` has; the arguments of its `__init__` are config
-    keys.
+    """A class that derives from `nn.Module`; the arguments of its `__init__` are config keys.
 
-    Two are none: `shape` is that of one input, `classes` their number.
+    Two are not: `shape` is the shape of an input, `classes` the number of classes.
     """
 
     forward: Any
@@ -275,33 +265,31 @@ class TorchModule(Protocol):
 
 @dataclass(frozen=True)
 class ModuleNetwork:
-    """A network that is built by a class which derives from `nn.Module`."""
+    """A network built by a class that derives from `nn.Module`."""
 
     make: "Callable[..., nn.Module]"
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
-        """A fresh module; it is told the shape of an input and the number of classes where it asks
-        for them.
-        """
-        known = {"shape": shape, "classes": classes}
-        return self.make(
-            **{key: known[key] for key in signature(self.make).parameters if key in known}
-        )
+        """A fresh module, with `shape` and `classes` where the class has these arguments."""
+        parameters = signature(self.make).parameters
+        arguments: dict[str, Any] = {}
+        if "shape" in parameters:
+            arguments["shape"] = shape
+        if "classes" in parameters:
+            arguments["classes"] = classes
+        return self.make(**arguments)
 
 
 def _check_images(shape: tuple[int, ...]) -> None:
     if tuple(shape) != (1, 28, 28):
-        raise ValueError(
-            f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic"
-        )
+        expected = "expected inputs of shape (1, 28, 28)"
+        raise ValueError(f"lenet5: {expected}, got {tuple(shape)}: use mlp or logistic")
 
 
 def check_channels(shape: tuple[int, ...], channels: tuple[int, ...] = ()) -> None:
-    """Raise `ValueError` unless inputs have the shape of an image, with one of these numbers of
-    channels, if any.
-    """
-    if len(shape) != 3 or (channels and shape[0] not in channels):
-        wanted = f"({' or '.join(map(str, channels)) or 'channels'}, height, width)"
-        raise ValueError(
-            f"model: expected images of shape {wanted}, got inputs of shape {tuple(shape)}: use mlp"
-        )
+    """Raise `ValueError` unless `shape` is that of an image, with one of the `channels` if any."""
+    if len(shape) == 3 and (not channels or shape[0] in channels):
+        return
+    numbers = " or ".join(map(str, channels)) or "channels"
+    expected = f"expected images of shape ({numbers}, height, width)"
+    raise ValueError(f"model: {expected}, got inputs of shape {tuple(shape)}: use mlp")

@@ -1,6 +1,4 @@
-"""How a training set is divided among workers: each partition returns one shard of indices per
-worker.
-"""
+"""Partitions of a training set: a shard of indices for each worker."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +22,7 @@ class Partition(Protocol):
 
 @dataclass(frozen=True)
 class Iid:
-    """Every worker has the whole training set, in an order of its own."""
+    """Every worker has the whole training set, in its own order."""
 
     def shards(
         self, labels: np.ndarray, workers: int, rng: np.random.Generator
@@ -46,8 +44,7 @@ class Disjoint:
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Sorted by label and cut into contiguous pieces, `pieces` of them given at random to each
-    worker.
+    """Sorted by label and cut into contiguous pieces, `pieces` of them drawn for each worker.
 
     One piece is the one-class case of Zhao et al.; two are the pathological case of McMahan et al.
 
@@ -55,7 +52,7 @@ class ByLabel:
     arXiv:1806.00582.
 
     Attributes:
-        pieces: how many pieces of the sorted training set each worker has.
+        pieces: number of pieces of the sorted training set that each worker has.
 
     Raises:
         ValueError: `pieces` below 1, or samples with a label for each position.
@@ -73,13 +70,15 @@ class ByLabel:
         _check(labels, workers, self.pieces)
         _check_one_label_each(labels)
         pieces = np.array_split(np.argsort(labels, kind="stable"), workers * self.pieces)
-        hands = rng.permutation(len(pieces)).reshape(workers, self.pieces)
-        return [np.concatenate([pieces[piece] for piece in hand]) for hand in hands]
+        shards = []
+        for indices in rng.permutation(len(pieces)).reshape(workers, self.pieces):
+            shards.append(np.concatenate([pieces[index] for index in indices]))
+        return shards
 
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Disjoint shards of equal size, each with a label distribution of its own, q ~ Dir(alpha p).
+    """Disjoint shards of equal size, each with its own label distribution q ~ Dir(alpha p).
 
     p is the label distribution of the whole set: a small `alpha` gives workers of one label, a
     large one gives `Disjoint`. Workers draw in turn without replacement; where a label has run out,
@@ -107,29 +106,27 @@ class Dirichlet:
         _check(labels, workers)
         _check_one_label_each(labels)
         _, classes = np.unique(labels, return_inverse=True)
-        left = np.bincount(classes)
+        left = np.bincount(classes)  # samples of each label that no worker has yet
         shares = rng.dirichlet(self.alpha * left / left.sum(), size=workers)
         order = rng.permutation(len(labels))
-        stacks = [order[classes[order] == label] for label in range(len(left))]
-        result = []
-        for equal, share in zip(np.array_split(order, workers), shares, strict=True):
-            counts = _counts(len(equal), share, left, rng)
+        by_label = [order[classes[order] == label] for label in range(len(left))]
+        shards = []
+        for shard, share in zip(np.array_split(order, workers), shares, strict=True):
+            counts = _draw_counts(len(shard), share, left, rng)
             left = left - counts
-            taken = [
-                stack[rest : rest + count]
-                for stack, rest, count in zip(stacks, left, counts, strict=True)
-            ]
-            result.append(np.concatenate(taken))
-        return result
+            samples = []
+            for label, count in enumerate(counts):  # the last of those not taken yet
+                samples.append(by_label[label][left[label] : left[label] + count])
+            shards.append(np.concatenate(samples))
+        return shards
 
 
 @dataclass(frozen=True)
 class ByWriter:
-    """Each writer's samples at one worker; writers are dealt at random, as many to each worker up
-    to one.
+    """Each writer's samples at one worker; writers are drawn at random, equally many for each.
 
-    It takes who wrote each sample in place of labels. With as many workers as writers each is one
-    client of LEAF.
+    `shards` takes the writer of each sample in place of its label. With as many workers as writers,
+    each worker is one client of LEAF.
 
     Source: Caldas et al. (2018), arXiv:1812.01097.
     """
@@ -140,24 +137,24 @@ class ByWriter:
         _check(labels, workers)
         writers = np.unique(labels)
         if len(writers) < workers:
-            raise ValueError(
-                f"{len(writers)} writers cannot be divided among {workers} workers: use "
-                "fewer workers"
-            )
-        dealt = np.array_split(rng.permutation(writers), workers)
-        return [np.flatnonzero(np.isin(labels, own)) for own in dealt]
+            problem = f"{len(writers)} writers cannot be divided among {workers} workers"
+            raise ValueError(f"{problem}: use fewer workers")
+        parts = np.array_split(rng.permutation(writers), workers)
+        return [np.flatnonzero(np.isin(labels, part)) for part in parts]
 
 
-def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How many samples of each label make up `size`, by `share` and, where that is used up, by the
-    samples `left`.
-    """
+def _draw_counts(
+    size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw the number of samples of each label: by `share`, then by `left` where these run out."""
     counts = np.zeros_like(left)
     while missing := size - counts.sum():
         available = left - counts
-        odds = share * (available > 0)
-        odds = odds if odds.sum() > 0 else available.astype(float)
-        counts = np.minimum(counts + rng.multinomial(missing, odds / odds.sum()), left)
+        weights = share * (available > 0)
+        if weights.sum() == 0:
+            weights = available.astype(float)
+        drawn = rng.multinomial(missing, weights / weights.sum())
+        counts = np.minimum(counts + drawn, left)
     return counts
 
 
@@ -165,17 +162,14 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
     if workers < 1:
         raise ValueError(f"workers = {workers}: expected at least 1")
     if len(labels) < workers * pieces:
-        raise ValueError(
-            f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: "
-            "use fewer workers"
-        )
+        problem = f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards"
+        raise ValueError(f"{problem}: use fewer workers")
 
 
 def _check_one_label_each(labels: np.ndarray) -> None:
     if labels.ndim > 1:
-        raise ValueError(
-            "partition: expected samples with one label each, got texts: use iid or disjoint"
-        )
+        expected = "expected samples with one label each"
+        raise ValueError(f"partition: {expected}, got texts: use iid or disjoint")
 
 
 PARTITIONS: dict[str, type[Partition]] = {

@@ -23,14 +23,14 @@ class Quadratic(QuadraticForm):
         xi ~ N(0, I)
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is
-    f(w), without noise. With `shift` or `scale` each worker has a quadratic of its own: worker j
-    has s_j h for h, and w* + c_j for w*. An evaluation then says how far the mean of the workers'
-    f_j is above its minimum.
+    f(w), without noise. With `shift` or `scale` each worker has another quadratic: worker j has s_j
+    h for h, and w* + c_j for w*. An evaluation is then the mean of the workers' f_j, less its
+    minimum.
 
     Args:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
             `curvature / condition`.
-        dim: how many eigenvalues there are, where `curvature` is one number.
+        dim: number of eigenvalues, where `curvature` is one number.
         condition: the largest eigenvalue over the smallest.
         optimum: w*, one number for all coordinates or a sequence.
         initial: the initial weights, likewise.
@@ -85,9 +85,8 @@ class Quadratic(QuadraticForm):
     def _eigenvalues(self) -> np.ndarray:
         if isinstance(self.curvature, Sequence):
             if self.dim not in (1, len(self.curvature)) or self.condition != 1:
-                raise ValueError(
-                    "curvature is a sequence of all eigenvalues: leave dim and condition out"
-                )
+                problem = "curvature is a sequence of all eigenvalues"
+                raise ValueError(f"{problem}: leave dim and condition out")
             values = np.array(self.curvature, dtype=float)
         else:
             values = self.curvature * np.geomspace(1, 1 / self.condition, self.dim)
@@ -98,8 +97,7 @@ class Quadratic(QuadraticForm):
 
 @dataclass(eq=False, kw_only=True)
 class Tridiagonal(QuadraticForm):
-    """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions: each coordinate
-    moves the next.
+    """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions.
 
         f(w) = 1/2 w^T A w - b^T w,
         A = 1/4 tridiag(-1, 2, -1),
@@ -111,7 +109,7 @@ class Tridiagonal(QuadraticForm):
 
     All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without
     cancellation. With `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation
-    says how far their mean is above its minimum.
+    is their mean, less its minimum.
 
     Args:
         dim: d.

@@ -62,10 +62,8 @@ class QuadraticForm(ABC):
         if any(not 0 < factor < math.inf for factor in self.scale):
             raise ValueError(f"scale = {self.scale}: expected positive numbers")
         if self.shift and self.scale and len(self.shift) != len(self.scale):
-            raise ValueError(
-                f"scale = {self.scale}: expected {len(self.shift)} numbers, one for each "
-                "worker that has a shift"
-            )
+            expected = f"{len(self.shift)} numbers, one for each worker that has a shift"
+            raise ValueError(f"scale = {self.scale}: expected {expected}")
 
     @property
     def workers(self) -> int:
@@ -80,10 +78,10 @@ class QuadraticForm(ABC):
     @property
     def minimum(self) -> float:
         """The least value of f: 0 where no worker's optimum is shifted."""
-        offsets = self._shifts - self._mean_shift
-        losses = [
-            float(self._energy(self._tensor(offset).expand(self.params))) for offset in offsets
-        ]
+        losses = []
+        for offset in self._shifts - self._mean_shift:
+            weights = self._tensor(offset).expand(self.params)
+            losses.append(float(self._energy(weights)))
         return float(self._scales @ losses) / len(losses)
 
     @cached_property
@@ -100,15 +98,13 @@ class QuadraticForm(ABC):
         import torch
 
         draws = [np.random.default_rng(seed).standard_normal(self.params) for seed in seeds]
-        return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(
-            self._initial.dtype
-        )
+        noise = torch.from_numpy(np.stack(draws)).to(self._initial.dtype)
+        return self._initial + self.jitter * noise
 
     def layers(self) -> list[Layer]:
         """Its coordinates, for pipelines to cut, as layers of equal work."""
-        return [
-            Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)
-        ]
+        numbers = range(1, self.params + 1)
+        return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in numbers]
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> "Iterator[Any]":
         """The endless mini-batches of worker `rank`; the noise is `(ensemble, params)` from several
@@ -120,20 +116,21 @@ class QuadraticForm(ABC):
         if not self.workers:
             return self._draw_noise(rngs)
         if not 0 <= rank < self.workers:
-            raise ValueError(
-                f"rank {rank} has no quadratic: shift and scale are those of {self.workers} workers"
-            )
+            given = f"shift and scale are those of {self.workers} workers"
+            raise ValueError(f"rank {rank} has no quadratic: {given}")
         return ((rank, noise) for noise in self._draw_noise(rngs))
 
     def _draw_noise(self, rngs: Sequence[np.random.Generator]) -> "Iterator[Tensor]":
         import torch
 
         generators, dtype = tuple(rngs), self._initial.dtype
-        while True:  # converting once for all members takes less than half of the time
-            draws = torch.from_numpy(
-                np.stack([rng.standard_normal(self.params) for rng in generators])
-            ).to(dtype)
-            yield draws[0] if len(draws) == 1 else draws
+        while True:
+            # Converting once for all members takes less than half of the time.
+            rows = [rng.standard_normal(self.params) for rng in generators]
+            draws = torch.from_numpy(np.stack(rows)).to(dtype)
+            if len(draws) == 1:
+                draws = draws[0]
+            yield draws
 
     def gradients(self, weights: "Tensor", batches: Sequence[Any]) -> "tuple[Tensor, Tensor]":
         """Noisy gradients `(k, ensemble, params)` and f_i `(k, ensemble)` at `weights` `(k,
@@ -161,7 +158,9 @@ class QuadraticForm(ABC):
         products = self._product(directions)
         if not self.workers:
             return products
-        return self._tensor(self._scales[[rank for rank, _ in batches]])[:, None, None] * products
+        ranks = [rank for rank, _ in batches]
+        scale = self._tensor(self._scales[ranks])
+        return scale[:, None, None] * products
 
     def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
         """f less its minimum, the exact suboptimality, and the distance to its minimizer, each

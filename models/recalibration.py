@@ -1,6 +1,4 @@
-"""Batch normalisation without running statistics: those of an evaluation are found anew for the
-evaluated weights.
-"""
+"""Batch normalisation without running statistics: an evaluation computes those of its weights."""
 
 import copy
 from collections.abc import Callable
@@ -14,13 +12,11 @@ from laggard.models.backends.batched import Backend
 from laggard.models.flat import flatten
 
 CALIBRATED = 1024
-"""Training samples that statistics are averaged over."""
+"""The number of training samples over which statistics are averaged."""
 
 
 def batch_norms(module: nn.Module) -> dict[str, _BatchNorm]:
-    """The layers of batch normalisation, by name; those in evaluation mode have constants for
-    statistics.
-    """
+    """Layers of batch normalisation by name, without constant ones in evaluation mode."""
     return {
         name: layer
         for name, layer in module.named_modules()
@@ -29,11 +25,9 @@ def batch_norms(module: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def remove_statistics(module: nn.Module) -> None:
-    """Let batch normalisation keep no running statistics: it normalises by those of its mini-batch,
-    in training mode.
+    """Remove the running statistics of batch normalisation: training mode uses the mini-batch's.
 
-    A model then is its parameters and nothing else; `Recalibrated` finds the statistics for an
-    evaluation.
+    A model then consists of its parameters; `Recalibrated` computes statistics for evaluations.
     """
     for layer in batch_norms(module).values():
         layer.track_running_stats = False
@@ -65,18 +59,16 @@ class Recalibrated:
         self._evaluated = choose(WithStatistics(module))
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Outputs `(models, samples, ...)` of `weights` `(models, params)` on all of `x` `(samples,
-        ...)`.
-        """
+        """Outputs `(models, samples, ...)` of `weights` `(models, params)` on all of `x`."""
         statistics = self._statistics.outputs(weights, self._sample)[:, 0]
         return self._evaluated.outputs(torch.cat([weights, statistics], dim=-1), x)
 
 
 class BatchStatistics(nn.Module):
-    """From a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`, in the order of
-    `WithStatistics`.
+    """From a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`.
 
-    The whole sample is one input of a backend, which cuts between inputs only.
+    The whole sample is one input of a backend, since backends split between inputs. The order is
+    that of `WithStatistics`.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -84,67 +76,62 @@ class BatchStatistics(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack(
-            [torch.stack([self._of(batch) for batch in sample]).mean(0) for sample in x]
-        )
+        means = []
+        for batches in x:
+            statistics = [self._statistics(batch) for batch in batches]
+            means.append(torch.stack(statistics).mean(0))
+        return torch.stack(means)
 
-    def _of(self, batch: Tensor) -> Tensor:
-        """The statistics of one mini-batch; of a layer that is called several times their
-        average.
-        """
-        layers = batch_norms(self.network)
-        inputs: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers.values()}
-        hooks = [
-            layer.register_forward_pre_hook(lambda layer, x: inputs[layer].append(x[0]))
-            for layer in inputs
-        ]
+    def _statistics(self, batch: Tensor) -> Tensor:
+        """The statistics of one mini-batch; averages for a layer that is called several times."""
+        layers = list(batch_norms(self.network).values())
+        inputs: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
+
+        def record(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            inputs[layer].append(arguments[0])
+
+        hooks = [layer.register_forward_pre_hook(record) for layer in layers]
         try:
             self.network(batch)
         finally:
             for hook in hooks:
                 hook.remove()
-        return flatten(
-            part
-            for layer in layers.values()
-            for part in _mean_and_variance(layer, inputs[layer], batch)
-        )
+        statistics: list[Tensor] = []
+        for layer in layers:
+            statistics += _mean_and_variance(layer, inputs[layer], batch)
+        return flatten(statistics)
 
 
 class WithStatistics(nn.Module):
-    """A network in evaluation mode; its statistics are parameters that follow its own."""
+    """A network in evaluation mode, with its statistics as parameters after its own."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = copy.deepcopy(network)
-        layers, like = batch_norms(self.network), next(network.parameters())
-        for layer in layers.values():
+        like = next(network.parameters())
+        self._names: list[str] = []
+        statistics: list[Tensor] = []
+        for name, layer in batch_norms(self.network).items():
             layer.eval()
             layer.running_mean, layer.running_var = _no_statistics(layer, like)
-        self._names = [
-            f"{name}.{kind}" for name in layers for kind in ("running_mean", "running_var")
-        ]
-        self.statistics = nn.ParameterList(
-            part for layer in layers.values() for part in _no_statistics(layer, like)
-        )
+            self._names += [f"{name}.running_mean", f"{name}.running_var"]
+            statistics += _no_statistics(layer, like)
+        self.statistics = nn.ParameterList(statistics)
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(
-            self.network, dict(zip(self._names, self.statistics, strict=True)), (x,)
-        )
+        statistics = dict(zip(self._names, self.statistics, strict=True))
+        outputs: Tensor = functional_call(self.network, statistics, (x,))
         return outputs
 
 
 def _mean_and_variance(
     layer: _BatchNorm, inputs: list[Tensor], like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Of every channel of inputs `(batch, channels, ...)`: the averages over them; 0 and 1 where
-    there are none.
-    """
-    if not inputs:
+    """The mean and variance of every channel, averaged over inputs `(batch, channels, ...)`."""
+    if not inputs:  # the network did not call it
         return _no_statistics(layer, like)
-    variances, means = zip(
-        *(torch.var_mean(x.transpose(0, 1).flatten(1), dim=1) for x in inputs), strict=True
-    )
+    by_channel = [x.transpose(0, 1).flatten(1) for x in inputs]
+    variances, means = zip(*(torch.var_mean(x, dim=1) for x in by_channel), strict=True)
     return torch.stack(means).mean(0), torch.stack(variances).mean(0)
 
 

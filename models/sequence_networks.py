@@ -1,6 +1,4 @@
-"""Networks that predict the next character of a text at every position: a small Transformer, an
-LSTM.
-"""
+"""Networks that predict the next character of a text: a small Transformer, an LSTM."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,20 +12,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder that predicts the next character at every position of a text: the loss is the mean
-    over positions.
+    """A decoder that predicts the next character at every position of a text.
 
-    Blocks of causal self-attention and a layer of 4 `width` units with GELU, each with layer
-    normalisation before it and a residual connection around it; positions are learnt. Without
-    dropout, so that a gradient is a function of weights and mini-batch.
+    The loss is the mean over positions. A block has causal self-attention and a layer of 4 `width`
+    units with GELU, each with layer normalisation before it and a residual connection around it;
+    embeddings of positions are learnt. There is no dropout.
 
     Source: Vaswani et al. (2017), arXiv:1706.03762; layer normalisation first: Xiong et al. (2020),
     arXiv:2002.04745.
 
     Attributes:
         width: numbers in the vector of a position.
-        blocks: how many blocks there are.
-        heads: of attention in a block; they divide `width`.
+        blocks: number of blocks.
+        heads: attention heads of a block, a divisor of `width`.
 
     Raises:
         ValueError: fewer than one block or head, or a width that is not divisible by the heads.
@@ -39,14 +36,11 @@ class Transformer:
 
     def __post_init__(self) -> None:
         if min(self.blocks, self.heads) < 1 or self.blocks > 100:
-            raise ValueError(
-                f"blocks = {self.blocks}, heads = {self.heads}: expected at least 1 of "
-                "each, at most 100"
-            )
+            got = f"blocks = {self.blocks}, heads = {self.heads}"
+            raise ValueError(f"{got}: expected at least 1 of each, at most 100")
         if not 1 <= self.width <= 100_000 or self.width % self.heads:
-            raise ValueError(
-                f"width = {self.width}: expected a multiple of heads = {self.heads}, at most 100000"
-            )
+            expected = f"a multiple of heads = {self.heads}, at most 100000"
+            raise ValueError(f"width = {self.width}: expected {expected}")
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from characters `(batch, positions)` to logits `(batch, positions,
@@ -60,21 +54,19 @@ class Transformer:
         from laggard.models.modules import Attention, Embedding, Residual
 
         _check_sequences("transformer", shape)
-        layers: OrderedDict[str, nn.Module] = OrderedDict(
-            embedding=Embedding(classes, shape[0], self.width)
-        )
+        width = self.width
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        # Layers draw their initial weights in this order: another order is another network.
+        layers["embedding"] = Embedding(classes, shape[0], width)
         for number in range(1, self.blocks + 1):
-            layers[f"attention{number}"] = Residual(self.width, Attention(self.width, self.heads))
-            widen, narrow = (
-                nn.Linear(self.width, 4 * self.width),
-                nn.Linear(4 * self.width, self.width),
-            )
-            layers[f"feedforward{number}"] = Residual(
-                self.width, nn.Sequential(widen, nn.GELU(), narrow)
-            )
-        return nn.Sequential(
-            layers | {"norm": nn.LayerNorm(self.width), "logits": nn.Linear(self.width, classes)}
-        )
+            layers[f"attention{number}"] = Residual(width, Attention(width, self.heads))
+            widen = nn.Linear(width, 4 * width)
+            narrow = nn.Linear(4 * width, width)
+            part = nn.Sequential(widen, nn.GELU(), narrow)
+            layers[f"feedforward{number}"] = Residual(width, part)
+        layers["norm"] = nn.LayerNorm(width)
+        layers["logits"] = nn.Linear(width, classes)
+        return nn.Sequential(layers)
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, without torch.
@@ -85,39 +77,31 @@ class Transformer:
         _check_sequences("transformer", shape)
         rows, width = shape[0], self.width
         norm = pointwise("norm", rows * width, params=2 * width)
-        attention = [
-            norm,
-            linear("inputs", width, 3 * width, rows),
-            linear("output", width, width, rows),
-        ]
-        widen, narrow = (
-            linear("widen", width, 4 * width, rows),
-            linear("narrow", 4 * width, width, rows),
-        )
-        feedforward = [norm, widen, pointwise("gelu", 4 * rows * width), narrow]
-        found = [pointwise("embedding", rows * width, params=(classes + rows) * width)]
+        inputs = linear("inputs", width, 3 * width, rows)
+        output = linear("output", width, width, rows)
+        widen = linear("widen", width, 4 * width, rows)
+        gelu = pointwise("gelu", 4 * rows * width)
+        narrow = linear("narrow", 4 * width, width, rows)
+        layers = [pointwise("embedding", rows * width, params=(classes + rows) * width)]
         for number in range(1, self.blocks + 1):
-            found += [
-                merge(f"attention{number}", attention),
-                merge(f"feedforward{number}", feedforward),
-            ]
-        return Description(
-            [*found, norm, linear("logits", width, classes, rows)], labels=shape, unfolds=False
-        )
+            layers.append(merge(f"attention{number}", [norm, inputs, output]))
+            layers.append(merge(f"feedforward{number}", [norm, widen, gelu, narrow]))
+        layers.append(norm)
+        layers.append(linear("logits", width, classes, rows))
+        return Description(layers, labels=shape, unfolds=False)
 
 
 @dataclass(frozen=True)
 class LSTM:
-    """A recurrent network that predicts the next character at every position: the loss is the mean
-    over positions.
+    """A recurrent network that predicts the next character at every position.
 
-    Characters are embedded as vectors of the `width`; each of the `depth` layers is an LSTM with as
-    many units, whose outputs go into the next one, and the last one's into a linear layer. States
-    are 0 at the start of a text.
+    The loss is the mean over positions. Characters are embedded as vectors of `width` numbers; each
+    of the `depth` layers is an LSTM with as many units, and a linear layer follows the last one.
+    States are 0 at the start of a text.
 
     Attributes:
-        width: units of a layer, and numbers that stand for a character.
-        depth: layers.
+        width: units of a layer, and numbers in the embedding of a character.
+        depth: number of layers.
 
     Source: Hochreiter, Schmidhuber (1997), Long short-term memory; forget gates: Gers, Schmidhuber,
     Cummins (2000).
@@ -147,11 +131,12 @@ class LSTM:
         from laggard.models.modules import CharacterEmbedding, Recurrence
 
         _check_sequences("lstm", shape)
-        layers: OrderedDict[str, nn.Module] = OrderedDict(
-            embedding=CharacterEmbedding(classes, self.width)
-        )
-        layers |= {f"lstm{number}": Recurrence(self.width) for number in range(1, self.depth + 1)}
-        return nn.Sequential(layers | {"logits": nn.Linear(self.width, classes)})
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        layers["embedding"] = CharacterEmbedding(classes, self.width)
+        for number in range(1, self.depth + 1):
+            layers[f"lstm{number}"] = Recurrence(self.width)
+        layers["logits"] = nn.Linear(self.width, classes)
+        return nn.Sequential(layers)
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, without torch.
@@ -162,17 +147,17 @@ class LSTM:
         _check_sequences("lstm", shape)
         rows, width = shape[0], self.width
         matrices, biases = 8 * width**2, 8 * width
-        recurrence = Layer("", matrices + biases, float(rows * width), float(rows * matrices))
-        found = [pointwise("embedding", rows * width, params=classes * width)]
-        found += [recurrence._replace(name=f"lstm{number}") for number in range(1, self.depth + 1)]
-        return Description(
-            [*found, linear("logits", width, classes, rows)], labels=shape, unfolds=False
-        )
+        params = matrices + biases
+        layers = [pointwise("embedding", rows * width, params=classes * width)]
+        for number in range(1, self.depth + 1):
+            layers.append(
+                Layer(f"lstm{number}", params, float(rows * width), float(rows * matrices))
+            )
+        layers.append(linear("logits", width, classes, rows))
+        return Description(layers, labels=shape, unfolds=False)
 
 
 def _check_sequences(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 1:
-        raise ValueError(
-            f"{name}: expected sequences of characters, got inputs of shape "
-            f"{tuple(shape)}: use characters"
-        )
+        got = f"inputs of shape {tuple(shape)}"
+        raise ValueError(f"{name}: expected sequences of characters, got {got}: use characters")

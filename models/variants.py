@@ -1,6 +1,4 @@
-"""A training set whose samples have variants, as crops and reflections, made when a mini-batch asks
-for them.
-"""
+"""Variants of training samples, such as crops and reflections, made for each mini-batch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,14 +16,12 @@ Transform = Callable[["Tensor", "Tensor"], Any]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Every training image is moved by up to `crop` pixels each way, and reflected with probability
-    1/2.
+    """Random crops by up to `crop` pixels each way, and reflections with probability 1/2.
 
-    An image is padded with `crop` zeros on each side and cut to its own size at a random place, so
-    that there are (2 crop + 1)^2 variants of it, twice as many with `flip`. Each time that a
-    mini-batch has the image, one of them is drawn uniformly. Zero is the mean of normalised pixels.
-    Evaluations have the images as they are. With crop 0 and without `flip` nothing is drawn.
-    CIFAR's usual recipe is `crop: 4, flip: true`.
+    An image is padded with `crop` zeros on each side and cut to its size at a random place: it has
+    (2 crop + 1)^2 variants, twice as many with `flip`. Each mini-batch draws one of them uniformly.
+    Zero is the mean of normalised pixels. Evaluations use the original images. With crop 0 and
+    without `flip` nothing is drawn. CIFAR's usual recipe is `crop: 4, flip: true`.
 
     Attributes:
         crop: zeros on each side, in pixels.
@@ -46,7 +42,7 @@ class Augmentation:
 
     @property
     def variants(self) -> int:
-        """How many variants an image has."""
+        """The number of variants of an image."""
         return (2 * self.crop + 1) ** 2 * (1 + self.flip)
 
     def check(self, shape: tuple[int, ...]) -> None:
@@ -58,20 +54,15 @@ class Augmentation:
         if self.variants == 1:
             return
         if len(shape) != 3:
-            raise ValueError(
-                "augment: expected images (channels, height, width), got inputs of shape "
-                f"{tuple(shape)}"
-            )
+            expected = "expected images (channels, height, width)"
+            raise ValueError(f"augment: {expected}, got inputs of shape {tuple(shape)}")
         if self.crop >= min(shape[1:]):
             size = " x ".join(map(str, shape[1:]))
-            raise ValueError(
-                f"augment.crop = {self.crop}: expected less than the size of the images, "
-                f"{size} pixels"
-            )
+            expected = f"expected less than the size of the images, {size} pixels"
+            raise ValueError(f"augment.crop = {self.crop}: {expected}")
 
     def apply(self, images: "Tensor", variant: "Tensor") -> "Tensor":
-        """The variants `variant` `(...)`, from 0 to `variants` - 1, of `images` `(..., channels,
-        height, width)`.
+        """The variants `variant` `(...)`, from 0, of `images` `(..., channels, height, width)`.
 
         Variant (f (2 crop + 1) + y) (2 crop + 1) + x is cut from row y and column x of the padded
         image on, and reflected where f is 1.
@@ -81,20 +72,19 @@ class Augmentation:
 
         height, width = images.shape[-2:]
         side, wide = 2 * self.crop + 1, width + 2 * self.crop
-        rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
-        flip, y, x = (
-            each[..., None] for each in (variant // side**2, variant // side % side, variant % side)
-        )
+        variant = variant[..., None]
+        flip, y, x = variant // side**2, variant // side % side, variant % side
+        rows = y + torch.arange(height, device=images.device)
+        columns = torch.arange(width, device=images.device)
         columns = x + torch.where(flip > 0, width - 1 - columns, columns)
-        places = ((y + rows)[..., :, None] * wide + columns[..., None, :]).flatten(-2)
+        places = (rows[..., :, None] * wide + columns[..., None, :]).flatten(-2)
+        index = places[..., None, :].expand(*images.shape[:-2], -1)  # the same for all channels
         padded = pad(images, [self.crop] * 4).flatten(-2)
-        return padded.gather(-1, places[..., None, :].expand(*images.shape[:-2], -1)).view(
-            images.shape
-        )
+        return padded.gather(-1, index).view(images.shape)
 
 
 class Indexable(Protocol):
-    """What a mini-batch is taken from: a tensor `(samples, ...)`, or `Variants` of one."""
+    """The source of mini-batches: a tensor `(samples, ...)`, or `Variants` of one."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: Any, /) -> Any: ...
@@ -102,8 +92,7 @@ class Indexable(Protocol):
 
 
 class Variants:
-    """`values` `(samples, ...)` in so many variants each, as if they were one tensor `(samples *
-    variants, ...)`.
+    """The variants of `values` `(samples, ...)`, as one tensor `(samples * variants, ...)`.
 
     Entry v samples + i is variant v of sample i. Backends read it as they read a tensor.
 
@@ -131,7 +120,7 @@ class Variants:
 
 
 def tensor_of(values: Indexable) -> "Tensor":
-    """The tensor that has the variants, or that `values` are."""
+    """`values`, or the tensor of which they are the variants."""
     if isinstance(values, Variants):
         return values.values
     return cast("Tensor", values)
@@ -140,41 +129,39 @@ def tensor_of(values: Indexable) -> "Tensor":
 def make_variants(
     x: "Tensor", y: "Tensor", augment: Augmentation, drops: bool
 ) -> tuple[Indexable, Indexable, int]:
-    """Inputs `x` `(samples, ...)` and labels `y` `(samples, ...)` in all variants that there are,
-    and their number.
+    """All variants of inputs `x` and labels `y`, and the number of variants of a sample.
 
-    Where a network `drops`, each variant that `augment` makes of a sample comes with 2^32 draws, or
-    as many as 64 bits have for all samples, and inputs are pairs of both.
+    Where a network `drops`, each variant by `augment` has 2^32 draws, or as many as 64 bits allow,
+    and an input is a pair of values and draw.
 
     Raises:
         ValueError: the inputs cannot be augmented.
     """
     augment.check(tuple(x.shape[1:]))
     pictures = augment.variants
+    variants = pictures
     if drops:
-        variants = pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures))
-    else:
-        variants = pictures
+        draws_that_fit = ((1 << 63) - 1) // (len(x) * pictures)
+        variants *= min(DRAWS_OF_A_SAMPLE, draws_that_fit)
 
     def transform(values: "Tensor", variant: "Tensor") -> Any:
         if pictures > 1:
             values = augment.apply(values, variant % pictures)
         if drops:
-            return (values, variant // pictures)
+            return values, variant // pictures
         return values
 
     if variants == 1:
-        return (x, y, 1)
-    return (Variants(x, variants, transform), Variants(y, variants), variants)
+        return x, y, 1
+    return Variants(x, variants, transform), Variants(y, variants), variants
 
 
 def draw_variants(
     batches: "Iterator[Tensor]", samples: int, variants: int, rng: np.random.Generator
 ) -> "Iterator[Tensor]":
-    """Mini-batches of one of so many `variants` of each of their samples, uniformly: their numbers
-    in `Variants`.
-    """
+    """Mini-batches with a random variant of each sample, as numbers in `Variants`."""
     import torch
 
     for batch in batches:
-        yield batch + samples * torch.from_numpy(rng.integers(variants, size=len(batch)))
+        drawn = rng.integers(variants, size=len(batch))
+        yield batch + samples * torch.from_numpy(drawn)

@@ -1,10 +1,8 @@
-"""torchvision: its classifiers by name, to train, or as layers for runs that learn nothing, and its
-downloads.
-"""
+"""Classifiers of torchvision by name, as networks or as layers alone."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +19,10 @@ AUXILIARY = ("inception_v3", "googlenet")
 
 @dataclass(frozen=True)
 class Vision:
-    """A classifier of torchvision by name, without its stochastic depth, for images of 3 channels
-    or one.
+    """A classifier of torchvision without its stochastic depth, for images of 1 or 3 channels.
 
-    A single channel is taken three times. Most networks are made for images of 224 x 224 pixels;
-    smaller ones are taken where no layer is left without pixels. A pipeline cannot cut the network.
+    A single channel is repeated three times. Most networks are made for images of 224 x 224 pixels;
+    smaller ones work as long as every layer has pixels. A pipeline cannot cut the network.
 
     Args:
         network: its name in torchvision, such as `resnet18` or `mobilenet_v3_small`.
@@ -69,15 +66,13 @@ class Vision:
             return describe_module(module, shape, classes)
         except (RuntimeError, AssertionError):
             size = " x ".join(map(str, shape[1:]))
-            raise ValueError(
-                f"network = {self.network}: expected one that takes images of {size} pixels"
-            ) from None
+            expected = f"expected one that takes images of {size} pixels"
+            raise ValueError(f"network = {self.network}: {expected}") from None
 
 
 @lru_cache(maxsize=16)
 def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer, ...]:
-    """The layers of a classifier of torchvision in the order in which they compute; only shapes are
-    computed.
+    """The layers of a classifier of torchvision in the order of computation, by shapes alone.
 
     Parameters that belong to no layer count with the first one.
 
@@ -100,29 +95,28 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
         if network in AUXILIARY:
             options["init_weights"] = False
         module = _classifier(network, options).eval()
-        found: list[Layer] = []
+        layers: list[Layer] = []
 
-        def note(name: str, leaf: "nn.Module", output: "Tensor") -> None:
-            params = sum(each.numel() for each in leaf.parameters())
+        def record(name: str, leaf: "nn.Module", inputs: Any, output: "Tensor") -> None:
+            params = sum(parameter.numel() for parameter in leaf.parameters())
             activations = float(batch * output[0].numel())
-            found.append(Layer(name, params, activations, float(multiplications(leaf, output))))
+            layers.append(Layer(name, params, activations, float(multiplications(leaf, output))))
 
         for name, leaf in module.named_modules():
             if not list(leaf.children()):
-                leaf.register_forward_hook(
-                    lambda leaf, _, output, name=name: note(name, leaf, output)
-                )
+                leaf.register_forward_hook(partial(record, name))
         try:
             module(torch.zeros(1, 3, image, image))
         except (RuntimeError, AssertionError):
             raise ValueError(f"image = {image}: expected a size that {network} takes") from None
-    rest = sum(each.numel() for each in module.parameters()) - sum(layer.params for layer in found)
-    return (found[0]._replace(params=found[0].params + rest), *found[1:])
+    params = sum(parameter.numel() for parameter in module.parameters())
+    rest = params - sum(layer.params for layer in layers)
+    first = layers[0]
+    return first._replace(params=first.params + rest), *layers[1:]
 
 
 def make_classifier(network: str, classes: int, dropout: bool = False) -> "nn.Module":
-    """A classifier of torchvision with its own initial weights, without stochastic depth, and
-    `dropout` or none.
+    """A classifier of torchvision without stochastic depth, and with its `dropout` or none.
 
     Raises:
         ValueError: torchvision has no such classifier.
@@ -146,12 +140,11 @@ def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
     models = import_torchvision().models
     known = models.list_models(module=models)
     if network not in known:
-        raise ValueError(
-            f"network = {network!r}: expected a classifier of torchvision, such as "
-            f"{', '.join(known[:3])}"
-        )
-    more = {"aux_logits": False} if network in AUXILIARY else {}
-    module: nn.Module = models.get_model(network, **options, **more)
+        expected = f"expected a classifier of torchvision, such as {', '.join(known[:3])}"
+        raise ValueError(f"network = {network!r}: {expected}")
+    if network in AUXILIARY:
+        options["aux_logits"] = False
+    module: nn.Module = models.get_model(network, **options)
     return module
 
 

@@ -12,22 +12,19 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Autograd:
-    """One model at a time of a module, which it takes over; weights `(params,)` come with every
-    call.
-    """
+    """One model at a time. Takes over the module; weights `(params,)` come with every call."""
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._bound, self._loss = Bound(module), loss
 
     @torch.enable_grad()
     def gradient(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient `(params,)` and loss, a scalar, of inputs `(batch, ...)` and targets
-        `(batch,)`.
-        """
-        loss = self._loss(self._bound.load(weights)(x), y)
-        return flatten(
-            torch.autograd.grad(loss, self._bound.parameters, materialize_grads=True)
-        ), loss.detach()
+        """Gradient `(params,)` and loss, a scalar, of inputs and targets `(batch, ...)`."""
+        module = self._bound.load(weights)
+        loss = self._loss(module(x), y)
+        # a parameter that is not used has a gradient of zeros
+        gradients = torch.autograd.grad(loss, self._bound.parameters, materialize_grads=True)
+        return flatten(gradients), loss.detach()
 
     @torch.no_grad()
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a backend is, its device, and one batched call over all models (vmap)."""
+"""The protocol of backends, devices, and one batched call over all models (vmap)."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -81,10 +81,9 @@ class Batched:
     def hessian_products(
         self, weights: Tensor, directions: Tensor, x: Indexable, y: Indexable, index: Tensor
     ) -> Tensor:
-        """Products of each loss's Hessian with its row of `directions`, all `(models, params)`; a
-        model at a time.
+        """Products of each loss's Hessian with its row of `directions`, all `(models, params)`.
 
-        As Hessians are symmetric, the gradient is differentiated backward once more.
+        A model at a time. Hessians are symmetric, so the gradient is differentiated backward.
         """
 
         def product(flat: Tensor, direction: Tensor, samples: Tensor) -> Tensor:
@@ -94,9 +93,8 @@ class Batched:
             return products[0]
 
         with exact_arithmetic(weights.is_cuda):
-            return torch.stack(
-                [product(*row) for row in zip(weights, directions, index.long(), strict=True)]
-            )
+            rows = zip(weights, directions, index.long(), strict=True)
+            return torch.stack([product(*row) for row in rows])
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         with exact_arithmetic(weights.is_cuda), torch.no_grad():
@@ -114,7 +112,7 @@ class Batched:
 def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
     """On a GPU, full float32 precision and deterministic kernels.
 
-    Only what differs is set, and set back.
+    Only settings that differ are changed, and restored.
     """
     if not on_gpu:
         yield
@@ -156,10 +154,8 @@ def find_device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device = {name!r}: expected 'auto', 'cpu' or 'cuda'")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install "
-            "a CUDA torch"
-        )
+        remedy = "use 'auto' or 'cpu', or install a CUDA torch"
+        raise ValueError(f"device = 'cuda', but torch sees no GPU here: {remedy}")
     if name == "auto":
         name = "cpu"
         if torch.cuda.is_available():

@@ -1,5 +1,6 @@
 """Calls in pieces that fit into memory."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -52,7 +53,7 @@ class Chunked:
     memory is measured, from the second on as many times 250 as fit.
 
     Args:
-        most: models in a piece at most; None for as many as fit.
+        most: largest number of models in a piece; None for as many as fit.
         memory: of the device; None where it is not measured.
 
     Raises:
@@ -64,13 +65,15 @@ class Chunked:
         self, backend: Backend, most: int | None = None, memory: CudaMemory | None = None
     ) -> None:
         if most is not None and most < 1:
-            raise ValueError(
-                f"chunk = {most}: expected at least 1, or None for as many models as fit "
-                "into memory"
-            )
+            expected = "at least 1, or None for as many models as fit into memory"
+            raise ValueError(f"chunk = {most}: expected {expected}")
         self.lanes = backend.lanes
         self._backend, self._memory = backend, memory
-        self._most = most or (ON_CPU if memory is None else 1 << 30)
+        self._most = 1 << 30
+        if most is not None:
+            self._most = most
+        elif memory is None:
+            self._most = ON_CPU
         self._calls: dict[tuple[str, int], Pieces] = {}
         # in one forward pass of an evaluation, by the number of models
         self._samples: dict[int, int] = {}
@@ -90,10 +93,9 @@ class Chunked:
         def piece(rows: slice, backend: Backend = self._backend) -> tuple[Tensor, Tensor]:
             return backend.gradients(weights[rows], x, y, index[rows])
 
-        first: Backend = getattr(self._backend, "unrecorded", self._backend)
-        pieces = self._pieces(
-            ("gradients", index.shape[1]), len(weights), piece, partial(piece, backend=first)
-        )
+        unrecorded: Backend = getattr(self._backend, "unrecorded", self._backend)
+        call = self._call("gradients", index.shape[1])
+        pieces = call.run(len(weights), piece, partial(piece, backend=unrecorded))
         if len(pieces) == 1:
             return pieces[0]
         gradients, losses = zip(*pieces, strict=True)
@@ -103,59 +105,45 @@ class Chunked:
         samples = self._evaluated(len(weights), len(x))
 
         def piece(rows: slice) -> Tensor:
-            return torch.cat(
-                [self._backend.outputs(weights[rows], chunk) for chunk in x.split(samples)], dim=1
-            )
+            outputs = [self._backend.outputs(weights[rows], chunk) for chunk in x.split(samples)]
+            return torch.cat(outputs, dim=1)
 
-        return torch.cat(
-            self._pieces(("outputs", min(samples, len(x))), len(weights), piece, piece)
-        )
+        call = self._call("outputs", min(samples, len(x)))
+        return torch.cat(call.run(len(weights), piece, piece))
 
     def _evaluated(self, models: int, samples: int) -> int:
-        """How many samples one forward pass of so many models takes, in an evaluation on
-        `samples`.
-        """
+        """The samples of one forward pass of `models` models, in an evaluation on `samples`."""
         measured = self._calls.get(("outputs", min(EVALUATED, samples)))
         if self._memory is None or measured is None or not measured.bytes:
             return EVALUATED
         if models not in self._samples:
-            times = int(SHARE * self._memory.free() / (measured.bytes * models))
-            self._samples[models] = EVALUATED * min(max(1, times), -(-samples // EVALUATED))
-            each = measured.bytes * self._samples[models] / EVALUATED
-            kind = ("outputs", min(self._samples[models], samples))
-            self._calls.setdefault(kind, Pieces(self._most, self._memory, each))
+            fits = int(SHARE * self._memory.free() / (measured.bytes * models))
+            times = min(max(1, fits), math.ceil(samples / EVALUATED))
+            size = EVALUATED * times
+            self._samples[models] = size
+            self._call("outputs", min(size, samples), measured.bytes * times)
         return self._samples[models]
 
-    def _pieces(
-        self,
-        kind: tuple[str, int],
-        count: int,
-        piece: Callable[[slice], T],
-        first: Callable[[slice], T],
-    ) -> list[T]:
-        """The results of `piece` for all of `count` rows, in order; `first` makes the piece that is
-        measured.
-        """
-        return self._calls.setdefault(kind, Pieces(self._most, self._memory)).run(
-            count, piece, first
-        )
+    def _call(self, kind: str, size: int, bytes_per_model: float = 0.0) -> "Pieces":
+        """The pieces of calls of one kind and size."""
+        pieces = Pieces(self._most, self._memory, bytes_per_model)
+        return self._calls.setdefault((kind, size), pieces)
 
 
 class Pieces:
     """One kind of call, for as many models at once as fit into memory, by measurement.
 
     Attributes:
-        bytes: what a model takes; 0 where that is not known yet.
+        bytes: memory of a model; 0 before it is measured.
     """
 
-    def __init__(self, most: int, memory: CudaMemory | None, each: float = 0.0) -> None:
+    def __init__(self, most: int, memory: CudaMemory | None, bytes_per_model: float) -> None:
         self._most, self._memory = most, memory
-        self.bytes = each
+        self.bytes = bytes_per_model
         self._seen = 0  # the largest piece that has fitted: no need to check smaller ones
 
     def run(self, count: int, piece: Callable[[slice], T], first: Callable[[slice], T]) -> list[T]:
-        """The results of `piece` for all of `count` rows, in order; `first` does the same where
-        nothing is known yet.
+        """The results of `piece` for `count` rows, in order; `first` makes the first measured piece.
 
         Raises:
             torch.OutOfMemoryError: not even one model fits.
@@ -164,9 +152,12 @@ class Pieces:
         start = 0
         while start < count:
             size = self._next_size(count - start)
-            call = piece if self.bytes or self._memory is None else first
+            rows = slice(start, start + size)
+            call = piece
+            if self._memory is not None and not self.bytes:
+                call = first
             try:
-                done.append(self._measure(size, partial(call, slice(start, start + size))))
+                done.append(self._measure(size, partial(call, rows)))
                 start += size
             except torch.OutOfMemoryError:
                 if size == 1:
@@ -179,14 +170,14 @@ class Pieces:
 
     def _next_size(self, left: int) -> int:
         """The size of the next piece when `left` rows remain."""
-        most = min(left, self._most)
-        if self._memory is not None and most > self._seen:
+        largest = min(left, self._most)
+        if self._memory is not None and largest > self._seen:
+            fits = TRIED
             if self.bytes:
                 fits = int(SHARE * self._memory.free() / self.bytes)
-            else:
-                fits = TRIED
-            most = min(most, max(1, self._seen, fits))
-        return -(-left // -(-left // most))
+            largest = min(largest, max(1, self._seen, fits))
+        pieces = math.ceil(left / largest)
+        return math.ceil(left / pieces)  # about equal, so that there are few sizes
 
     def _measure(self, size: int, call: Callable[[], T]) -> T:
         """The result of `call`; memory is measured the first time `size` is this large."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from laggard.models.backends.batched import Backend
 from laggard.models.variants import Indexable
 
-MOST_RECORDINGS = 16  # each holds weights and gradients of its size
+MAX_RECORDINGS = 16  # each holds weights and gradients of its size
 POWERS_UP_TO = 256  # models; above that, sizes are eighths of an octave
 WARM_UP_CALLS = 2  # calls before a recording: initialisation of libraries cannot be recorded
 
@@ -21,12 +21,11 @@ Call = Callable[[], CallResults]
 class Graphs:
     """Another backend's gradients as CUDA graphs, one for each size of call.
 
-    A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights
-    and indices, and its results out of it; and its size is rounded up, so that calls of many sizes
-    need few recordings. The additional rows hold old values, and their results are discarded. The
-    most recent recordings are kept, and share one pool of memory, since they are replayed one at a
-    time. A pool ends with the last recording in it, so that the next one gets another. On a CPU
-    nothing is recorded.
+    A graph's shapes and addresses are fixed. So a call is copied into the recording's memory, and
+    its results out of it; its size is rounded up, so that calls of many sizes need few recordings.
+    The additional rows hold old values, and their results are discarded. The most recent recordings
+    share one pool of memory, since they are replayed one at a time. A pool ends with its last
+    recording; the next recording gets a new pool. On a CPU nothing is recorded.
 
     Evaluations are rare, and not recorded.
 
@@ -46,7 +45,7 @@ class Graphs:
         # a recording refers to x and y, so that their ids stay theirs
         key = (rounded_up(len(weights)), index.shape[1], id(x), id(y))
         if key not in self._recordings:
-            while len(self._recordings) >= MOST_RECORDINGS:
+            while len(self._recordings) >= MAX_RECORDINGS:
                 self._recordings.popitem(last=False)
             if not self._recordings and weights.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()
@@ -69,8 +68,7 @@ def _record_call(
     index: Tensor,
     pool: Any,
 ) -> Callable[[Tensor, Tensor], CallResults]:
-    """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of
-    weights and indices.
+    """Record a backend's gradients of `size` models on `x` and `y`, as a function of weights, indices.
 
     Every call overwrites the same memory, and returns a copy.
     """
@@ -95,9 +93,7 @@ def _record_call(
 
 
 def record_graph(run: Call, pool: Any) -> Call:
-    """`run` as a CUDA graph, whose results are always in the same memory; `pool` is the handle of
-    its pool.
-    """
+    """`run` as a CUDA graph in a memory `pool`; its results are always in the same memory."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -124,11 +120,10 @@ RECORD: dict[str, Callable[[Call, Any], Call]] = {"cuda": record_graph}
 
 
 def rounded_up(size: int) -> int:
-    """The size of the recording for a call of `size` models: a power of two up to 256, then the
-    next of eight sizes per factor of two.
+    """The size of the recording for a call of `size` models.
 
-    Small calls wait for launches, not for arithmetic: there fewer recordings are worth additional
-    rows.
+    It is a power of two up to 256, and above that one of eight sizes per factor of two. Small calls
+    wait for launches, not for arithmetic, so that fewer recordings are worth additional rows.
     """
     if size <= POWERS_UP_TO:
         return 1 << (size - 1).bit_length()

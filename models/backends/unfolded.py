@@ -40,8 +40,7 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # x, weight, bias -
 
 
 class Unfolded:
-    """All models at once, layer by layer: a convolution is a batched product of its weights with
-    its windows.
+    """All models at once, layer by layer: a convolution is a batched product with its windows.
 
     With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps,
     channels x kernel): Y = W X + b, a product that a GPU batches over all models; it has no fast
@@ -58,10 +57,10 @@ class Unfolded:
     name = "unfold"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        slots: dict[Tensor, int] = {
-            parameter: number for number, parameter in enumerate(module.parameters())
-        }
-        self._steps = [_step(layer, slots) for layer in _sequence(module)]
+        places: dict[Tensor, int] = {}
+        for number, parameter in enumerate(module.parameters()):
+            places[parameter] = number
+        self._steps = [_step(layer, places) for layer in _sequence(module)]
         self._loss, self._shapes = loss, shapes(module)
 
     def gradients(
@@ -70,8 +69,10 @@ class Unfolded:
         index = index.long()  # once, not at each use
 
         def total(weights: Tensor) -> tuple[Tensor, Tensor]:
-            losses = torch.vmap(self._loss)(self._forward(weights, x[index]), y[index])
-            return losses.sum(), losses  # a model's gradient depends on its own loss alone
+            outputs = self._forward(weights, x[index])
+            losses = torch.vmap(self._loss)(outputs, y[index])
+            # The gradient of the sum with respect to one model's weights is that of its own loss.
+            return losses.sum(), losses
 
         with exact_arithmetic(weights.is_cuda):
             gradients, (_, losses) = torch.func.grad_and_value(total, has_aux=True)(weights)
@@ -98,28 +99,22 @@ def unfoldable(module: nn.Module) -> bool:
 
 
 def _sequence(module: nn.Module) -> list[nn.Module]:
-    """The layers of a module, those of sequences within it among them, in the order in which they
-    are called.
-    """
-    hooks = (
-        module._forward_hooks,
-        module._forward_pre_hooks,
-        module._backward_hooks,
-        module._backward_pre_hooks,
-    )
-    if any(hooks) or "forward" in vars(module):
-        raise ValueError(
-            f"backend 'unfold' cannot take {module}, which has hooks or a forward of its "
-            "own: use 'vmap'"
-        )
+    """The layers of a module and of the sequences within it, in the order of their calls."""
+    forward_hooks = module._forward_hooks or module._forward_pre_hooks
+    backward_hooks = module._backward_hooks or module._backward_pre_hooks
+    if forward_hooks or backward_hooks or "forward" in vars(module):
+        problem = f"backend 'unfold' does not support {module}, which has hooks or its own forward"
+        raise ValueError(f"{problem}: use 'vmap'")
     if type(module) is not nn.Sequential:
         return [module]
     return [layer for child in module for layer in _sequence(child)]
 
 
-def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
-    """The function of `layer` on all parameters, indexed by `slots`; raises for subclasses of known
-    layers.
+def _step(layer: nn.Module, places: dict[Tensor, int]) -> LayerStep:
+    """The function of `layer` on all parameters, which lie at `places`.
+
+    Raises:
+        ValueError: an unknown layer. A subclass of a known one may compute something else.
     """
     kind = type(layer)
     if kind in POINTWISE:
@@ -129,36 +124,36 @@ def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
     if kind in POOLS and not getattr(layer, "return_indices", False):
         return lambda parameters, x: _pool_channels(layer, x)
     if type(layer) is nn.Linear:
-        return _with_parameters(_linear, layer, slots)
-    if type(layer) is nn.Conv2d and _plain_layer(layer):
-        return _with_parameters(_convolution(layer), layer, slots)
-    raise ValueError(f"backend 'unfold' cannot take {layer}: use 'vmap', which takes any module")
+        return _with_parameters(_linear, layer, places)
+    if type(layer) is nn.Conv2d and _has_plain_windows(layer):
+        return _with_parameters(_convolution(layer), layer, places)
+    problem = f"backend 'unfold' does not support {layer}"
+    raise ValueError(f"{problem}: use 'vmap', which supports any module")
 
 
 def _with_parameters(
-    product: Product, layer: nn.Linear | nn.Conv2d, slots: dict[Tensor, int]
+    product: Product, layer: nn.Linear | nn.Conv2d, places: dict[Tensor, int]
 ) -> LayerStep:
-    """A product with a layer's weight and bias, found by their places in `slots`."""
-    weight = slots[layer.weight]
+    """A product with a layer's weight and bias."""
+    weight = places[layer.weight]
     if layer.bias is None:
         return lambda parameters, x: product(x, parameters[weight], None)
-    bias = slots[layer.bias]
+    bias = places[layer.bias]
     return lambda parameters, x: product(x, parameters[weight], parameters[bias])
 
 
-def _plain_layer(layer: nn.Conv2d) -> bool:
-    return (
-        layer.groups == 1
-        and layer.dilation == (1, 1)
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
-    )
+def _has_plain_windows(layer: nn.Conv2d) -> bool:
+    if layer.groups != 1 or layer.dilation != (1, 1):
+        return False
+    return layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _pool_channels(layer: nn.Module, x: Tensor) -> Tensor:
     """Pool the channels of all models as if they were one model's."""
     maps = _maps(x)
-    return layer(maps.flatten(0, 1)).unflatten(0, maps.shape[:2]).transpose(1, 2)  # type: ignore[no-any-return]
+    pooled: Tensor = layer(maps.flatten(0, 1))
+    outputs: Tensor = pooled.unflatten(0, maps.shape[:2]).transpose(1, 2)
+    return outputs
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -173,16 +168,17 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _convolution(layer: nn.Conv2d) -> Product:
-    """A convolution of `x` `(models, batch, channels, height, width)` with `weight` `(models, maps,
-    channels, ...)`.
-    """
-    (high, wide), (down, right) = layer.kernel_size, layer.stride
-    assert not isinstance(layer.padding, str)  # `_plain_layer`
+    """The convolution of `x` `(models, batch, channels, ...)` with `weight` `(models, ...)`."""
+    height, width = layer.kernel_size
+    down, right = layer.stride
+    assert not isinstance(layer.padding, str)  # see `_has_plain_windows`
     above, beside = layer.padding
 
     def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         maps = pad(_maps(x), (beside, beside, above, above))
-        windows = maps.unfold(3, high, down).unfold(4, wide, right).permute(0, 1, 5, 6, 2, 3, 4)
+        windows = maps.unfold(3, height, down).unfold(4, width, right)
+        # (models, channels, height, width, batch, down, right): kernels before places
+        windows = windows.permute(0, 1, 5, 6, 2, 3, 4)
         columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
         rows = weight.flatten(2)
         if bias is None:
@@ -196,11 +192,8 @@ def _convolution(layer: nn.Conv2d) -> Product:
 
 
 def _maps(x: Tensor) -> Tensor:
-    """Images `(models, batch, channels, height, width)`, channel by channel: `(models, channels,
-    batch, ...)`.
-    """
+    """Images `(models, batch, channels, ...)` as maps `(models, channels, batch, ...)`."""
     if x.dim() != 5:
-        raise ValueError(
-            f"backend 'unfold' expected images (channels, height, width), got {tuple(x.shape[2:])}"
-        )
+        expected = "expected images (channels, height, width)"
+        raise ValueError(f"backend 'unfold' {expected}, got {tuple(x.shape[2:])}")
     return x.transpose(1, 2)

@@ -214,6 +214,6 @@ def test_a_text_has_a_least_and_a_greatest_length(tmp_path, monkeypatch):
     ]
     with pytest.raises(ValueError, match="41 to"):
         text_file(path, positions=20)
-    monkeypatch.setattr(module, "MOST_NUMBERS", 39)
+    monkeypatch.setattr(module, "MAX_NUMBERS", 39)
     with pytest.raises(ValueError, match="9 to 39 characters"):
         text_file(path, positions=4)

@@ -102,7 +102,7 @@ def test_a_folder_without_json_and_too_many_images_are_refused(tmp_path, folders
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match=r"test_file = .*nothing with none: expected images"):
         femnist(str(folders[0]), str(tmp_path / "nothing"))
-    monkeypatch.setattr(module, "MOST_DENSE", 5 * 784)
+    monkeypatch.setattr(module, "MAX_DENSE", 5 * 784)
     with pytest.raises(ValueError, match="expected at most 5 images"):
         femnist(*map(str, folders))
 

@@ -1,6 +1,4 @@
-"""Writing the module that numba compiles for a network, compiling it once, and finding it again in
-the cache folder.
-"""
+"""The module that numba compiles for a network: its source, compilation and cache."""
 
 import hashlib
 import importlib.util
@@ -85,9 +83,7 @@ def products() -> Iterator[str]:
 
 
 def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
-    """y += A x, with so many `rows` of A and so many `terms` at a time, and one at a time at the
-    end.
-    """
+    """y += A x in blocks of `rows` rows of A and `terms` terms, with single ones at the end."""
     yield "@compiled"
     yield f"def {name}(a, x, y, rows, terms):"
     for many, ks in (
@@ -123,10 +119,10 @@ DIFFERENTIATE = (
     "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
 )
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
-# of every source file: numba compiles anew where this time is not what it was
+# modification time of every source file: numba compiles again where it has changed
 MODIFIED = 1_000_000_000
-# seconds that a process waits for one that compiles the same, which takes 10 to 30
-LONGEST_WAIT = 120
+# seconds that a process waits for another that compiles the same source, which takes 10 to 30
+MAX_WAIT = 120
 
 
 class Passes(NamedTuple):
@@ -167,16 +163,14 @@ def _compile(module: ModuleType) -> Passes:
 
 
 def _compile_once(path: Path) -> Passes:
-    """Compile a source file, or wait until another process has: a first sweep starts several
-    processes at once.
-    """
+    """Compile a source file, or wait for another process that does."""
     from filelock import FileLock
 
     # predict is compiled last
     stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))
     lock: AbstractContextManager[Any] = nullcontext()
     if not stored:
-        lock = FileLock(path.with_suffix(".lock"), timeout=LONGEST_WAIT)
+        lock = FileLock(path.with_suffix(".lock"), timeout=MAX_WAIT)
     with lock:
         return _compile(_import_source(path))
 
@@ -188,10 +182,9 @@ def _execute(text: str) -> ModuleType:
 
 
 def _write_source(text: str) -> Path:
-    """A file in the user's cache folder whose name is a hash of the source, of the versions and of
-    the CPU.
+    """Write the source to the cache folder, named by a hash of it, of versions and of the CPU.
 
-    It is written whole or not at all, unless it is there: other processes may be at the same.
+    The file is written under another name and then moved: other processes may do the same.
     """
     import llvmlite
     import numba
@@ -228,8 +221,7 @@ def _import_source(path: Path) -> ModuleType:
 
 
 def _use_widest_vectors() -> None:
-    """Let LLVM use vectors of 512 bits, which it avoids where a CPU of the past ran slower with
-    them.
+    """Let LLVM use vectors of 512 bits, which it avoids because they slowed down older CPUs.
 
     Only in a process that has not used numba before, and where the user has not chosen.
     """

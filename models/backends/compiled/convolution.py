@@ -1,6 +1,4 @@
-"""The text of a convolution's forward and backward pass: all products of a kernel with a few places
-are written out.
-"""
+"""The source of a convolution's passes: products of a kernel with a few places are unrolled."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -72,137 +70,129 @@ class Convolution(NamedTuple):
         return self.together * self.area
 
 
-def convolution_forward(number: int, of: Convolution) -> Iterator[str]:
-    """Row by row, or pair of rows by pair where they are pooled, so that a row stays in the fastest
-    cache.
-    """
-    step, rows = of.across * SAMPLES, 1 + of.pools
-    target, channel = ("image", 2 * step) if of.pools else ("y", of.down * step)
+def convolution_forward(number: int, conv: Convolution) -> Iterator[str]:
+    """Row by row, or two rows at a time before pooling, so that rows stay in the fastest cache."""
+    step, rows = conv.across * SAMPLES, 1 + conv.pools
+    target, channel = ("image", 2 * step) if conv.pools else ("y", conv.down * step)
     yield "@compiled"
     yield f"def convolve_{number}(w, bias, x, y, winners, image):"
-    yield f"    for o in range(0, {of.outputs}, {of.together}):"
-    yield f"        for i in range(0, {of.down}, {rows}):"
-    yield f"            row = {'0' if of.pools else f'(o * {of.down} + i) * {step}'}"
-    for t in range(of.together):
-        value = f"bias[o + {t}]" if of.bias else "ZERO"
+    yield f"    for o in range(0, {conv.outputs}, {conv.together}):"
+    yield f"        for i in range(0, {conv.down}, {rows}):"
+    yield f"            row = {'0' if conv.pools else f'(o * {conv.down} + i) * {step}'}"
+    for t in range(conv.together):
+        value = f"bias[o + {t}]" if conv.bias else "ZERO"
         yield (
             f"            set_all({target}[row + {t * channel} : row + "
             f"{t * channel + rows * step}], {value})"
         )
-    yield f"            for c in range({of.inputs}):"
-    for t in range(of.together):
-        for k in range(of.area):
-            yield f"                w{t}_{k} = w[((o + {t}) * {of.inputs} + c) * {of.area} + {k}]"
-    for wide, columns in _blocks(of.across, 2 if of.pools else PLACES):
+    yield f"            for c in range({conv.inputs}):"
+    for t in range(conv.together):
+        for k in range(conv.area):
+            yield f"                w{t}_{k} = w[((o + {t}) * {conv.inputs} + c) * {conv.area} + {k}]"
+    for wide, columns in _blocks(conv.across, 2 if conv.pools else PLACES):
         yield f"                for j in {columns}:"
-        yield f"                    xs = ((c * {of.height} + i) * {of.width} + j) * {SAMPLES}"
+        yield f"                    xs = ((c * {conv.height} + i) * {conv.width} + j) * {SAMPLES}"
         yield f"                    ys = row + j * {SAMPLES}"
         yield f"                    for b in range({SAMPLES}):"
         yield from (
-            "                        " + line for line in _tile(of, rows, wide, target, channel)
+            "                        " + line for line in _tile(conv, rows, wide, target, channel)
         )
-    if of.pools:
-        for t in range(of.together):
-            yield f"            ys = ((o + {t}) * {of.down // 2} + i // 2) * {step // 2}"
-            yield f"            pair, across = image[{t * channel}:], np.int64({of.across})"
+    if conv.pools:
+        for t in range(conv.together):
+            yield f"            ys = ((o + {t}) * {conv.down // 2} + i // 2) * {step // 2}"
+            yield f"            pair, across = image[{t * channel}:], np.int64({conv.across})"
             yield "            pool_row(pair, across, across // 2, y[ys:], winners[ys:])"
 
 
-def _tile(of: Convolution, rows: int, columns: int, target: str, channel: int) -> Iterator[str]:
+def _tile(conv: Convolution, rows: int, columns: int, target: str, channel: int) -> Iterator[str]:
     """Add one input channel's products to so many rows and columns of some output channels."""
-    for r in range(rows - 1 + of.high):
-        for s in range(columns - 1 + of.wide):
-            yield f"x{r}_{s} = x[xs + {(r * of.width + s) * SAMPLES} + b]"
-    places = [(t, r, s) for t in range(of.together) for r in range(rows) for s in range(columns)]
+    for r in range(rows - 1 + conv.high):
+        for s in range(columns - 1 + conv.wide):
+            yield f"x{r}_{s} = x[xs + {(r * conv.width + s) * SAMPLES} + b]"
+    places = [(t, r, s) for t in range(conv.together) for r in range(rows) for s in range(columns)]
     for t, r, s in places:
         products = (
-            f"w{t}_{p * of.wide + q} * x{p + r}_{q + s}"
-            for p in range(of.high)
-            for q in range(of.wide)
+            f"w{t}_{p * conv.wide + q} * x{p + r}_{q + s}"
+            for p in range(conv.high)
+            for q in range(conv.wide)
         )
         yield f"v{t}_{r}_{s} = {_sum_of(products)}"
     for t, r, s in places:
-        place = f"{target}[ys + {t * channel + (r * of.across + s) * SAMPLES} + b]"
+        place = f"{target}[ys + {t * channel + (r * conv.across + s) * SAMPLES} + b]"
         yield f"{place} = {place} + v{t}_{r}_{s}"
 
 
-def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
-    """Rows of places: the kernels' gradient and the input's are summed from one reading of
-    theirs.
-    """
-    many = 1 if of.first else of.together
-    size = of.down * of.across * SAMPLES
-    gradient, channel = ("image", "0") if of.pools else ("gy", f"o * {size}")
+def convolution_backward(number: int, conv: Convolution) -> Iterator[str]:
+    """Row by row: one reading of the gradients serves the kernels' and the input's sums."""
+    many = 1 if conv.first else conv.together
+    size = conv.down * conv.across * SAMPLES
+    gradient, channel = ("image", "0") if conv.pools else ("gy", f"o * {size}")
     yield "@compiled"
     yield f"def convolve_back_{number}(w, x, gy, winners, gw, gx, sums, image):"
-    if not of.first:
+    if not conv.first:
         yield "    set_all(gx, ZERO)"
-    yield f"    for o in range(0, {of.outputs}, {many}):"
-    if of.pools:
+    yield f"    for o in range(0, {conv.outputs}, {many}):"
+    if conv.pools:
         yield f"        ys = o * {size // 4}"
         yield (
-            f"        channels, down, across = np.int64({many}), np.int64({of.down}), "
-            f"np.int64({of.across})"
+            f"        channels, down, across = np.int64({many}), np.int64({conv.down}), "
+            f"np.int64({conv.across})"
         )
         yield "        unpool(gy[ys:], winners[ys:], channels, down, across, image)"
-    yield f"        for c in range({of.inputs}):"
-    yield f"            set_all(sums[: {many * of.area * SAMPLES}], ZERO)"
-    yield f"            for i in range({of.down}):"
-    yield f"                for p in range({of.high}):"
-    for t in range(0 if of.first else many):
-        for q in range(of.wide):
+    yield f"        for c in range({conv.inputs}):"
+    yield f"            set_all(sums[: {many * conv.area * SAMPLES}], ZERO)"
+    yield f"            for i in range({conv.down}):"
+    yield f"                for p in range({conv.high}):"
+    for t in range(0 if conv.first else many):
+        for q in range(conv.wide):
             yield (
-                f"                    w{t}_{q} = w[((o + {t}) * {of.inputs} + c) * {of.area} + "
-                f"p * {of.wide} + {q}]"
+                f"                    w{t}_{q} = w[((o + {t}) * {conv.inputs} + c) * {conv.area} + "
+                f"p * {conv.wide} + {q}]"
             )
-    chunks = -(-of.across // GRADIENTS)
-    for wide, columns in _blocks(of.across, -(-of.across // chunks)):
+    chunks = -(-conv.across // GRADIENTS)
+    for wide, columns in _blocks(conv.across, -(-conv.across // chunks)):
         yield f"                    for j in {columns}:"
         yield (
-            f"                        xs = ((c * {of.height} + i + p) * {of.width} + j) * {SAMPLES}"
+            f"                        xs = ((c * {conv.height} + i + p) * {conv.width} + j) * {SAMPLES}"
         )
-        yield f"                        gs = {channel} + (i * {of.across} + j) * {SAMPLES}"
-        yield f"                        to = p * {of.wide * SAMPLES}"
+        yield f"                        gs = {channel} + (i * {conv.across} + j) * {SAMPLES}"
+        yield f"                        to = p * {conv.wide * SAMPLES}"
         yield f"                        for b in range({SAMPLES}):"
         yield from (
             "                            " + line
-            for line in _gradient_row(of, many, wide, gradient, size)
+            for line in _gradient_row(conv, many, wide, gradient, size)
         )
     for t in range(many):
-        yield f"            for k in range({of.area}):"
-        place = f"gw[((o + {t}) * {of.inputs} + c) * {of.area} + k]"
+        yield f"            for k in range({conv.area}):"
+        place = f"gw[((o + {t}) * {conv.inputs} + c) * {conv.area} + k]"
         yield (
-            f"                {place} = {place} + add_samples(sums, ({t * of.area} + k) * "
+            f"                {place} = {place} + add_samples(sums, ({t * conv.area} + k) * "
             f"{SAMPLES})"
         )
 
 
 def _gradient_row(
-    of: Convolution, many: int, columns: int, gradient: str, size: int
+    conv: Convolution, many: int, columns: int, gradient: str, size: int
 ) -> Iterator[str]:
-    """Add what so many columns give to a row of the kernels' gradient, and to the input's where it
-    is needed.
-    """
-    reached = range(columns - 1 + of.wide)
+    """Add the terms of `columns` columns to a row of the kernels' gradient, and to the input's."""
+    reached = range(columns - 1 + conv.wide)
     for t in range(many):
         for s in range(columns):
             yield f"g{t}_{s} = {gradient}[gs + {t * size + s * SAMPLES} + b]"
     for s in reached:
         yield f"x{s} = x[xs + {s * SAMPLES} + b]"
     for t in range(many):
-        for q in range(of.wide):
-            place = f"sums[to + {(t * of.area + q) * SAMPLES} + b]"
+        for q in range(conv.wide):
+            place = f"sums[to + {(t * conv.area + q) * SAMPLES} + b]"
             yield f"{place} = {place} + ({_sum_of(f'g{t}_{s} * x{s + q}' for s in range(columns))})"
-    for s in () if of.first else reached:
+    for s in () if conv.first else reached:
         place = f"gx[xs + {s * SAMPLES} + b]"
-        pairs = [(t, q) for t in range(many) for q in range(of.wide) if 0 <= s - q < columns]
+        pairs = [(t, q) for t in range(many) for q in range(conv.wide) if 0 <= s - q < columns]
         yield f"{place} = {place} + ({_sum_of(f'w{t}_{q} * g{t}_{s - q}' for t, q in pairs)})"
 
 
 def _blocks(count: int, size: int) -> Iterator[tuple[int, str]]:
-    """`count` places in blocks of `size` and a smaller one at the end: each size, and the range of
-    first places.
-    """
+    """The size of each block of at most `size` places, and the range of first places."""
     whole = count - count % size
     if whole:
         yield size, f"range(0, {whole}, {size})"

@@ -1,13 +1,11 @@
-"""Arithmetic on mini-batches of SAMPLES with the samples innermost: Python that numba compiles,
-called nowhere else.
+"""Arithmetic on mini-batches of SAMPLES samples, innermost in memory, as Python for numba.
 
 A feature of all samples lies in SAMPLES consecutive numbers, so that every inner loop fills the
 CPU's vectors whatever the shape of a layer. Arrays are flat; images are `(channels, height, width,
 SAMPLES)`. Sums have one order, which the width of the vectors does not change. NaN is passed on as
 torch does: a comparison with it is false.
 
-What depends on the shapes of a network is generated beside these functions, in the same module: see
-`source`.
+Functions that depend on the shapes of a network are generated into the same module, see `source`.
 """
 
 from typing import Any
@@ -30,7 +28,8 @@ def gather(x: Floats, index: Integers, y: Floats) -> None:
     """The samples `index` of `x` `(samples, features)`; beyond them the last again."""
     for k in range(x.shape[1]):
         for b in range(SAMPLES):
-            y[k * SAMPLES + b] = x[index[b if b < len(index) else -1], k]
+            sample = index[b if b < len(index) else -1]
+            y[k * SAMPLES + b] = x[sample, k]
 
 
 def set_all(x: Floats, value: Single) -> None:
@@ -46,9 +45,7 @@ def copy(x: Floats, y: Floats) -> None:
 
 
 def add_samples(x: Floats, start: int) -> Any:
-    """The sum of one feature's samples from `start` on, by halves; what is in `x` is
-    overwritten.
-    """
+    """The sum of one feature's samples from `start` on, by halves; overwrites `x`."""
     half = x[start : start + SAMPLES]
     for b in range(16):
         half[b] += half[b + 16]
@@ -69,23 +66,17 @@ def add_places(x: Floats, places: int, scratch: Floats) -> Any:
 
 
 def transpose(x: Floats, start: int, features: int, y: Floats) -> None:
-    """SAMPLES features of `x` from `start` on, or as many as there are, as a matrix `(SAMPLES,
-    SAMPLES)`.
-    """
+    """Up to SAMPLES features of `x` from `start` on, as a matrix `(SAMPLES, SAMPLES)`."""
     for k in range(min(SAMPLES, features - start)):
         for b in range(SAMPLES):
             y[b * SAMPLES + k] = x[(start + k) * SAMPLES + b]
 
 
 def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> None:
-    """Add `x` `(rows, SAMPLES)` to as many columns of `y` `(rows, columns)`, from `start` on, or as
-    there are.
-    """
+    """Add `x` `(rows, SAMPLES)` to the columns of `y` `(rows, columns)` from `start` on."""
     for m in range(rows):
-        row, product = (
-            y[m * columns + start : (m + 1) * columns],
-            x[m * SAMPLES : (m + 1) * SAMPLES],
-        )
+        row = y[m * columns + start : (m + 1) * columns]
+        product = x[m * SAMPLES : (m + 1) * SAMPLES]
         for n in range(min(len(row), len(product))):
             row[n] += product[n]
 
@@ -109,25 +100,28 @@ def crop(y: Floats, channels: int, height: int, width: int, top: int, left: int,
 
 
 def pool_row(x: Floats, width: int, count: int, y: Floats, winners: Floats) -> None:
-    """The maximum of each of `count` squares of two rows `(width, SAMPLES)`, and which of the four
-    it is.
+    """The maximum of each of `count` squares in two rows `(width, SAMPLES)`, and its place, 0 to 3.
 
     As in torch, the first of equals, or the last NaN.
     """
     for j in range(count):
         for b in range(SAMPLES):
             k = 2 * j * SAMPLES + b
-            most, winner = x[k], ZERO
+            # Conditional expressions, since numba makes vector instructions of them.
+            largest, winner = x[k], ZERO
             value = x[k + SAMPLES]
-            greater = (value > most) | (value != value)
-            most, winner = value if greater else most, np.float32(1) if greater else winner
+            greater = (value > largest) | (value != value)  # true for NaN
+            largest = value if greater else largest
+            winner = np.float32(1) if greater else winner
             value = x[k + width * SAMPLES]
-            greater = (value > most) | (value != value)
-            most, winner = value if greater else most, np.float32(2) if greater else winner
+            greater = (value > largest) | (value != value)
+            largest = value if greater else largest
+            winner = np.float32(2) if greater else winner
             value = x[k + (width + 1) * SAMPLES]
-            greater = (value > most) | (value != value)
-            most, winner = value if greater else most, np.float32(3) if greater else winner
-            y[j * SAMPLES + b] = most
+            greater = (value > largest) | (value != value)
+            largest = value if greater else largest
+            winner = np.float32(3) if greater else winner
+            y[j * SAMPLES + b] = largest
             winners[j * SAMPLES + b] = winner
 
 
@@ -136,16 +130,13 @@ def pool(x: Floats, channels: int, height: int, width: int, y: Floats, winners: 
     down, across = height // 2, width // 2
     for c in range(channels):
         for i in range(down):
+            start = (c * height + 2 * i) * width * SAMPLES
             to = (c * down + i) * across * SAMPLES
-            pool_row(
-                x[(c * height + 2 * i) * width * SAMPLES :], width, across, y[to:], winners[to:]
-            )
+            pool_row(x[start:], width, across, y[to:], winners[to:])
 
 
 def unpool_row(y: Floats, winners: Floats, count: int, first: Single, x: Floats) -> None:
-    """Pass the gradients of `count` squares to those winners that lie in one row, of which the left
-    one is `first`.
-    """
+    """Pass the gradients of `count` squares to winners in one row, of which the left is `first`."""
     for j in range(count):
         for b in range(SAMPLES):
             value, winner = y[j * SAMPLES + b], winners[j * SAMPLES + b]
@@ -160,10 +151,11 @@ def unpool(y: Floats, winners: Floats, channels: int, height: int, width: int, x
         set_all(x[: channels * height * width * SAMPLES], ZERO)
     for c in range(channels):
         for i in range(down):
-            start, upper = (c * down + i) * across * SAMPLES, (c * height + 2 * i) * width * SAMPLES
-            row, chosen, lower = y[start:], winners[start:], upper + width * SAMPLES
-            unpool_row(row, chosen, across, ZERO, x[upper:])
-            unpool_row(row, chosen, across, ONE + ONE, x[lower:])
+            start = (c * down + i) * across * SAMPLES
+            upper = (c * height + 2 * i) * width * SAMPLES
+            lower = upper + width * SAMPLES
+            unpool_row(y[start:], winners[start:], across, ZERO, x[upper:])
+            unpool_row(y[start:], winners[start:], across, ONE + ONE, x[lower:])
 
 
 def activate(y: Floats, unit: int, low: float, high: float) -> None:
@@ -214,21 +206,20 @@ def deactivate(gradient: Floats, y: Floats, unit: int, low: float, high: float) 
 def cross_entropy(
     y: Floats, classes: int, labels: Integers, index: Integers, share: Single, gradient: Floats
 ) -> Single:
-    """The sum over samples of their cross entropies times `share`, and its gradient, zero beyond
-    the last sample.
+    """The sum of the samples' cross entropies times `share`, and its gradient, 0 beyond the last.
 
     With p = softmax(y) of a sample with label c: loss -log p_c, gradient p - (1 at c, 0 elsewhere).
     """
     loss = ZERO
     for b in range(len(index)):
         label = labels[index[b]]
-        most = y[b]
+        largest = y[b]  # subtracted from all logits, so that no exponential overflows
         for k in range(1, classes):
-            most = max(most, y[k * SAMPLES + b])
-        chosen = y[label * SAMPLES + b] - most
+            largest = max(largest, y[k * SAMPLES + b])
+        chosen = y[label * SAMPLES + b] - largest
         total = ZERO
         for k in range(classes):
-            power = np.exp(y[k * SAMPLES + b] - most)
+            power = np.exp(y[k * SAMPLES + b] - largest)
             gradient[k * SAMPLES + b] = power
             total += power
         loss += np.log(total) - chosen

@@ -42,8 +42,7 @@ def require(condition: Any) -> None:
 
 
 def chain_of(module: nn.Module) -> list[nn.Module]:
-    """The layers of a chain, in order: an `nn.Sequential`, possibly nested, of known layers, or one
-    of them.
+    """The layers of a chain, in order: known layers in (nested) `nn.Sequential`s.
 
     None is a subclass or has hooks; all parameters are trainable and belong to one layer each. ReLU
     before max-pooling is moved after it, which is the same function for a quarter of the work.
@@ -52,28 +51,27 @@ def chain_of(module: nn.Module) -> list[nn.Module]:
         NotCompiledError: the module is no such chain.
     """
     layers = _unpack(module)
-    parameters = [id(parameter) for parameter in module.parameters()]
-    both = [layer._parameters.get(name) for layer in layers for name in ("weight", "bias")]
-    owned = [id(parameter) for parameter in both if parameter is not None]
-    require(parameters and owned == parameters)
-    require(
-        all(
-            parameter.requires_grad and parameter.device.type == "cpu"
-            for parameter in module.parameters()
-        )
-    )
-    require(all(_is_known(layer) for layer in layers))
+    parameters = list(module.parameters())
+    owned: list[nn.Parameter] = []
+    for layer in layers:
+        require(_is_known(layer))
+        for name in ("weight", "bias"):
+            parameter = layer._parameters.get(name)
+            if parameter is not None:
+                owned.append(parameter)
+    # Parameters shared by two layers appear once in the module, twice in its layers.
+    require(parameters and list(map(id, owned)) == list(map(id, parameters)))
+    for parameter in parameters:
+        require(parameter.requires_grad and parameter.device.type == "cpu")
     layers = [layer for layer in layers if not isinstance(layer, nn.Identity)]
-    for at, (one, other) in enumerate(pairwise(list(layers))):
-        if isinstance(one, nn.ReLU) and isinstance(other, nn.MaxPool2d):
-            layers[at : at + 2] = other, one
+    for place, (layer, after) in enumerate(pairwise(list(layers))):
+        if isinstance(layer, nn.ReLU) and isinstance(after, nn.MaxPool2d):
+            layers[place : place + 2] = after, layer
     return layers
 
 
 def activation_of(layer: nn.Module) -> Activation | None:
-    """The unit that a layer is, whose derivative is a function of its output; None for other
-    layers.
-    """
+    """The activation of a layer, whose derivative is a function of its output; None for others."""
     match layer:
         case nn.ReLU():
             return Activation(kernels.RELU)
@@ -105,23 +103,15 @@ def _is_known(layer: nn.Module) -> bool:
     if type(layer) not in KNOWN_LAYERS or _is_hooked(layer):
         return False
     if isinstance(layer, nn.Conv2d):
-        shared = (layer.groups, layer.stride, layer.dilation, layer.padding_mode) == (
-            1,
-            (1, 1),
-            (1, 1),
-            "zeros",
-        )
-        return shared and isinstance(layer.padding, tuple)
+        if layer.groups != 1 or layer.stride != (1, 1) or layer.dilation != (1, 1):
+            return False
+        return layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
     if isinstance(layer, nn.MaxPool2d):
-        square = [
-            _pair(sides)
-            for sides in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-        ]
-        return (
-            square == [(2, 2), (2, 2), (0, 0), (1, 1)]
-            and not layer.ceil_mode
-            and not layer.return_indices
-        )
+        if layer.ceil_mode or layer.return_indices:
+            return False
+        if _pair(layer.padding) != (0, 0) or _pair(layer.dilation) != (1, 1):
+            return False
+        return _pair(layer.kernel_size) == (2, 2) and _pair(layer.stride) == (2, 2)
     if isinstance(layer, nn.Flatten):
         return (layer.start_dim, layer.end_dim) == (1, -1)
     return isinstance(layer, nn.Linear | nn.Identity) or activation_of(layer) is not None

@@ -1,6 +1,4 @@
-"""The compiled gradient of one network, on data that are checked before: inside there are no
-checks.
-"""
+"""The compiled gradient of a network. Data are checked before: compiled code has no checks."""
 
 import threading
 from collections.abc import Callable
@@ -33,7 +31,8 @@ class Network:
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._module = module if loss is cross_entropy else None
         self._compiled: dict[tuple[int, ...], tuple[Plan, Passes] | None] = {}
-        self._tensors: tuple[object, ...] = ()
+        self._key: tuple[int, ...] = ()
+        self._tensors: tuple[Tensor, ...] = ()  # kept, so that their ids stay theirs
         self._data: Data | None = None
         self._own = threading.local()
 
@@ -61,34 +60,27 @@ class Network:
         """
         compiled = self._compile(weights, tensor_of(x))
         if compiled is None:
-            data = None
-        else:
-            data = self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
-        if compiled is None or data is None or index.shape[1] == 0:
+            return None
+        plan, passes = compiled
+        data = self._check(tensor_of(x), tensor_of(y), plan.classes)
+        if data is None or index.shape[1] == 0:
             return None
         _check_range("index", index, len(x), "samples")
-        plan, passes = compiled
-        rows, batches = weights.detach().contiguous().numpy(), index.long().contiguous().numpy()
-        to_gradients, to_losses, varied = gradients.numpy(), losses.numpy(), x is not tensor_of(x)
+        rows = weights.detach().contiguous().numpy()
+        batches = index.long().contiguous().numpy()
+        to_gradients, to_losses = gradients.numpy(), losses.numpy()
+        has_variants = x is not tensor_of(x)
 
         def job(row: int) -> None:
-            inputs, labels, batch = *data, batches[row]
-            if varied:  # the data are those of the mini-batch alone
-                inputs, labels, batch = (
-                    x[index[row]].flatten(1).numpy(),
-                    y[index[row]].numpy(),
-                    np.arange(len(batch)),
-                )
+            inputs, labels = data
+            batch = batches[row]
+            if has_variants:  # they are made for this mini-batch alone
+                inputs = x[index[row]].flatten(1).numpy()
+                labels = y[index[row]].numpy()
+                batch = np.arange(len(batch))
+            network = plan.steps, plan.numbers, plan.first, rows[row]
             to_losses[row] = passes.differentiate(
-                plan.steps,
-                plan.numbers,
-                plan.first,
-                rows[row],
-                inputs,
-                labels,
-                batch,
-                to_gradients[row],
-                self._space(plan),
+                *network, inputs, labels, batch, to_gradients[row], self._space(plan)
             )
 
         return job
@@ -99,47 +91,46 @@ class Network:
         if compiled is None:
             return None
         plan, passes = compiled
-        rows, inputs = weights.detach().contiguous().numpy(), x.flatten(1).contiguous().numpy()
+        rows = weights.detach().contiguous().numpy()
+        inputs = x.flatten(1).contiguous().numpy()
 
         def job(row: int, samples: slice) -> Tensor:
             index = np.arange(len(inputs))[samples]
             outputs = np.empty((len(index), plan.classes), np.float32)
-            passes.predict(
-                plan.steps, plan.numbers, rows[row], inputs, index, outputs, self._space(plan)
-            )
+            network = plan.steps, plan.numbers, rows[row]
+            passes.predict(*network, inputs, index, outputs, self._space(plan))
             return torch.from_numpy(outputs)
 
         return job
 
     def _compile(self, weights: Tensor, x: Tensor) -> tuple[Plan, Passes] | None:
         """The plan and the passes for inputs of the shape of `x`, if they are compiled."""
-        if (
-            self._module is None
-            or (weights.dtype, x.dtype) != (torch.float32, torch.float32)
-            or x.numel() == 0
-        ):
+        if self._module is None or x.numel() == 0:
+            return None
+        if weights.dtype != torch.float32 or x.dtype != torch.float32:
             return None
         shape = tuple(x.shape[1:])
         if shape not in self._compiled:
-            self._compiled[shape] = None
+            self._compiled[shape] = None  # also where a later line finds that it is not compiled
             try:
                 plan = build_plan(self._module, shape)
             except NotCompiledError:
                 return None
             passes = compile_passes(plan.convolutions)
-            self._compiled[shape] = None if passes is None else (plan, passes)
+            if passes is not None:
+                self._compiled[shape] = plan, passes
         return self._compiled[shape]
 
     def _check(self, x: Tensor, y: Tensor, classes: int) -> Data | None:
         """The arrays of `x` and `y`; None where labels are probabilities, or to be left out."""
-        tensors = (x, x._version, y, y._version)
-        if len(self._tensors) != 4 or any(
-            one is not other for one, other in zip(self._tensors, tensors, strict=True)
-        ):
-            self._tensors, self._data = tensors, None
-            if y.dtype == torch.int64 and y.shape == x.shape[:1] and not (y == LEFT_OUT).any():
-                _check_range("label", y, classes, "classes")
-                self._data = x.flatten(1).contiguous().numpy(), y.contiguous().numpy()
+        # The same tensors, not changed in place since, need no second check.
+        key = id(x), x._version, id(y), y._version
+        if key == self._key:
+            return self._data
+        self._key, self._tensors, self._data = key, (x, y), None
+        if y.dtype == torch.int64 and y.shape == x.shape[:1] and not (y == LEFT_OUT).any():
+            _check_range("label", y, classes, "classes")
+            self._data = x.flatten(1).contiguous().numpy(), y.contiguous().numpy()
         return self._data
 
     def _space(self, plan: Plan) -> Floats:
@@ -151,9 +142,7 @@ class Network:
 
 
 def _check_range(name: str, values: Tensor, count: int, what: str) -> None:
-    least, most = (int(value) for value in values.aminmax())
-    if least < 0 or most >= count:
-        wrong = least if least < 0 else most
-        raise IndexError(
-            f"{name} {wrong}: expected 0 to {count - 1}, since there are {count} {what}"
-        )
+    lowest, highest = (int(value) for value in values.aminmax())
+    if lowest < 0 or highest >= count:
+        wrong = lowest if lowest < 0 else highest
+        raise IndexError(f"{name} {wrong}: expected 0 to {count - 1} (of {count} {what})")

@@ -1,5 +1,4 @@
-"""A network's forward and backward pass: Python that numba compiles, in one module with `kernels`
-and `source`'s text.
+"""A network's forward and backward pass, as Python for numba, in one module with `kernels`.
 
 A network is a table with a row of FIELDS a step, in numbers from the start of two arrays: of the
 weights `(params,)`, and of the working memory `space`, which holds each step's input and output,
@@ -82,80 +81,81 @@ def convolve_back(
     sums: Floats,
     image: Floats,
 ) -> None:
-    """Its gradient: the kernels' is added to `gw`, and the input's written to `gx` where it is
-    needed: generated.
-    """
+    """The gradient of `convolve`: added to `gw`, and written to `gx` where needed; generated."""
 
 
 def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
     """The output of each step in turn."""
     for number in range(len(steps)):
         step = steps[number]
-        x = space[step[X] : step[X] + step[INPUTS] * SAMPLES]
-        y = space[step[Y] : step[Y] + step[OUTPUTS] * SAMPLES]
-        if step[KIND] == COPY:
+        kind = step[KIND]
+        inputs, outputs = step[INPUTS], step[OUTPUTS]
+        channels, height, width = step[CHANNELS], step[HEIGHT], step[WIDTH]
+        weight = w[step[WEIGHT] :]  # not used without weights, where the place is -1
+        winners = space[step[WINNERS] :]
+        x = space[step[X] : step[X] + inputs * SAMPLES]
+        y = space[step[Y] : step[Y] + outputs * SAMPLES]
+        if kind == COPY:
             copy(x, y)
-        elif step[KIND] == LINEAR:
-            for o in range(step[OUTPUTS]):
+        elif kind == LINEAR:
+            for o in range(outputs):
                 start = ZERO
                 if step[BIAS] >= 0:
                     start = w[step[BIAS] + o]
                 set_all(y[o * SAMPLES : (o + 1) * SAMPLES], start)
-            multiply(w[step[WEIGHT] :], x, y, step[OUTPUTS], step[INPUTS])
-        elif step[KIND] == POOL:
-            pool(x, step[CHANNELS], step[HEIGHT], step[WIDTH], y, space[step[WINNERS] :])
-        elif step[KIND] == PAD:
-            pad(x, step[CHANNELS], step[HEIGHT], step[WIDTH], step[TOP], step[LEFT], y)
+            multiply(weight, x, y, outputs, inputs)
+        elif kind == POOL:
+            pool(x, channels, height, width, y, winners)
+        elif kind == PAD:
+            pad(x, channels, height, width, step[TOP], step[LEFT], y)
         else:
             bias = w[max(step[BIAS], 0) :]
-            winners, image = space[step[WINNERS] :], space[step[IMAGE] :]
-            convolve(step[KIND] - CONVOLUTION, w[step[WEIGHT] :], bias, x, y, winners, image)
+            image = space[step[IMAGE] :]
+            convolve(kind - CONVOLUTION, weight, bias, x, y, winners, image)
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])
 
 
 def backward(
     steps: Integers, numbers: Floats, w: Floats, space: Floats, first: int, gradient: Floats
 ) -> None:
-    """Add to `gradient` `(params,)` that of each step in turn, from the last to the `first` with
-    parameters.
-    """
+    """Add each step's gradient to `gradient` `(params,)`, from the last step back to `first`."""
     for number in range(len(steps) - 1, first - 1, -1):
         step = steps[number]
-        x = space[step[X] : step[X] + step[INPUTS] * SAMPLES]
-        y = space[step[Y] : step[Y] + step[OUTPUTS] * SAMPLES]
-        gx = space[step[GX] : step[GX] + step[INPUTS] * SAMPLES]
-        gy = space[step[GY] : step[GY] + step[OUTPUTS] * SAMPLES]
-        scratch, winners = space[step[SCRATCH] :], space[step[WINNERS] :]
+        kind = step[KIND]
+        inputs, outputs = step[INPUTS], step[OUTPUTS]
+        channels, height, width = step[CHANNELS], step[HEIGHT], step[WIDTH]
+        weight = w[step[WEIGHT] :]  # not used without weights, where the place is -1
+        to_weight = gradient[step[WEIGHT] :]
+        scratch = space[step[SCRATCH] :]
+        winners = space[step[WINNERS] :]
+        x = space[step[X] : step[X] + inputs * SAMPLES]
+        y = space[step[Y] : step[Y] + outputs * SAMPLES]
+        gx = space[step[GX] : step[GX] + inputs * SAMPLES]
+        gy = space[step[GY] : step[GY] + outputs * SAMPLES]
         deactivate(gy, y, step[UNIT], numbers[number, 0], numbers[number, 1])
         if step[BIAS] >= 0:
-            places = step[OUTPUTS] // step[CHANNELS]
-            for o in range(step[CHANNELS]):
+            places = outputs // channels
+            for o in range(channels):
                 gradient[step[BIAS] + o] += add_places(gy[o * places * SAMPLES :], places, scratch)
-        if step[KIND] == COPY:
+        if kind == COPY:
             copy(gy, gx)
-        elif step[KIND] == LINEAR:
-            product = scratch[SAMPLES * SAMPLES : (SAMPLES + step[OUTPUTS]) * SAMPLES]
-            for start in range(0, step[INPUTS], SAMPLES):
-                transpose(x, start, step[INPUTS], scratch)
+        elif kind == LINEAR:
+            product = scratch[SAMPLES * SAMPLES : (SAMPLES + outputs) * SAMPLES]
+            for start in range(0, inputs, SAMPLES):
+                transpose(x, start, inputs, scratch)
                 set_all(product, ZERO)
-                multiply(gy, scratch, product, step[OUTPUTS], np.int64(SAMPLES))
-                add_columns(product, step[OUTPUTS], start, step[INPUTS], gradient[step[WEIGHT] :])
-            if number > first:
+                multiply(gy, scratch, product, outputs, np.int64(SAMPLES))
+                add_columns(product, outputs, start, inputs, to_weight)
+            if number > first:  # nothing before the first step with parameters needs a gradient
                 set_all(gx, ZERO)
-                multiply_transposed(w[step[WEIGHT] :], gy, gx, step[INPUTS], step[OUTPUTS])
-        elif step[KIND] == POOL:
-            unpool(gy, winners, step[CHANNELS], step[HEIGHT], step[WIDTH], gx)
-        elif step[KIND] == PAD:
-            crop(gy, step[CHANNELS], step[HEIGHT], step[WIDTH], step[TOP], step[LEFT], gx)
+                multiply_transposed(weight, gy, gx, inputs, outputs)
+        elif kind == POOL:
+            unpool(gy, winners, channels, height, width, gx)
+        elif kind == PAD:
+            crop(gy, channels, height, width, step[TOP], step[LEFT], gx)
         else:
-            kernels, to_kernels, image = (
-                w[step[WEIGHT] :],
-                gradient[step[WEIGHT] :],
-                space[step[IMAGE] :],
-            )
-            convolve_back(
-                step[KIND] - CONVOLUTION, kernels, x, gy, winners, to_kernels, gx, scratch, image
-            )
+            image = space[step[IMAGE] :]
+            convolve_back(kind - CONVOLUTION, weight, x, gy, winners, to_weight, gx, scratch, image)
 
 
 def differentiate(
@@ -169,9 +169,7 @@ def differentiate(
     gradient: Floats,
     space: Floats,
 ) -> Single:
-    """The gradient `(params,)` and mean loss of the samples `index` of `x` `(samples,
-    features)`.
-    """
+    """The gradient and mean loss of the samples `index` of `x` `(samples, features)`."""
     last = steps[-1]
     y = space[last[Y] : last[Y] + last[OUTPUTS] * SAMPLES]
     gy = space[last[GY] : last[GY] + last[OUTPUTS] * SAMPLES]

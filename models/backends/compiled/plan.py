@@ -90,12 +90,9 @@ class _Chain:
             self.shape = (math.prod(self.shape),)
         elif isinstance(layer, nn.Linear):
             require(self.shape == (layer.in_features,))
-            image = (layer.out_features, 1, 1)
-            self._append(
-                PlanStep(passes.LINEAR, layer.in_features, layer.out_features, image=image),
-                image[:1],
-                layer,
-            )
+            inputs, outputs = layer.in_features, layer.out_features
+            step = PlanStep(passes.LINEAR, inputs, outputs, image=(outputs, 1, 1))
+            self._append(step, (outputs,), layer)
         else:
             self._activate(activation_of(layer) or Activation())
 
@@ -121,81 +118,67 @@ class _Chain:
         require(len(self.shape) == 3 and self.shape[0] == layer.in_channels)
         assert not isinstance(layer.padding, str)  # see `chain_of`
         self._pad(layer.padding)
-        (channels, height, width), (high, wide) = self.shape, layer.kernel_size
+        channels, height, width = self.shape
+        high, wide = layer.kernel_size
         require(height >= high and width >= wide and high * wide <= LARGEST_KERNEL)
         first = all(step.weight < 0 for step in self.steps)
         biased = layer.bias is not None
-        made = Convolution(
-            channels,
-            height,
-            width,
-            layer.out_channels,
-            high,
-            wide,
-            biased,
-            pools=False,
-            first=first,
+        kernel = layer.out_channels, high, wide
+        convolution = Convolution(
+            channels, height, width, *kernel, biased, pools=False, first=first
         )
-        shape = (made.outputs, made.down, made.across)
-        step = PlanStep(
-            passes.CONVOLUTION,
-            math.prod(self.shape),
-            math.prod(shape),
-            image=shape,
-            convolution=made,
-        )
+        shape = (convolution.outputs, convolution.down, convolution.across)
+        sizes = math.prod(self.shape), math.prod(shape)
+        step = PlanStep(passes.CONVOLUTION, *sizes, image=shape, convolution=convolution)
         self._append(step, shape, layer)
 
     def _pad(self, border: tuple[int, ...]) -> None:
-        if any(border):
-            channels, height, width = self.shape
-            shape = (channels, height + 2 * border[0], width + 2 * border[1])
-            sizes = math.prod(self.shape), math.prod(shape)
-            self._append(
-                PlanStep(passes.PAD, *sizes, image=self.shape, border=(border[0], border[1])), shape
-            )
+        if not any(border):
+            return
+        top, left = border
+        channels, height, width = self.shape
+        shape = (channels, height + 2 * top, width + 2 * left)
+        sizes = math.prod(self.shape), math.prod(shape)
+        self._append(PlanStep(passes.PAD, *sizes, image=self.shape, border=(top, left)), shape)
 
     def _pool(self) -> None:
         require(len(self.shape) == 3)
         shape = (self.shape[0], self.shape[1] // 2, self.shape[2] // 2)
         require(math.prod(shape) > 0)
+        outputs = math.prod(shape)
         last = self.steps[-1] if self.steps else None
         if last and last.convolution and not last.convolution.pools and last.unit == Activation():
+            # The convolution pools its own outputs, row by row, while they are in the cache.
             last.convolution = last.convolution._replace(pools=True)
-            last.outputs, last.image, self.shape = math.prod(shape), shape, shape
+            last.outputs, last.image = outputs, shape
+            self.shape = shape
         else:
-            self._append(
-                PlanStep(passes.POOL, math.prod(self.shape), math.prod(shape), image=self.shape),
-                shape,
-            )
+            step = PlanStep(passes.POOL, math.prod(self.shape), outputs, image=self.shape)
+            self._append(step, shape)
 
 
 def _lay_out(steps: Sequence[PlanStep]) -> Plan:
-    """Places for two gradients in turn, scratch memory, the images that pools go back to, and each
-    output.
-    """
+    """Lay out working memory: two gradients in turn, scratch memory, images, and all outputs."""
     convolutions = tuple(step.convolution for step in steps if step.convolution)
     widest = max(max(step.inputs, step.outputs) for step in steps)
     scratch = 2 * widest
-    image = scratch + max(
-        [widest + SAMPLES, *(convolution.scratch for convolution in convolutions)]
-    )
-    x = image + max([0, *(convolution.image for convolution in convolutions)])
-    y, kinds, rows = x + steps[0].inputs, passes.CONVOLUTION, list[list[int]]()
+    scratch_sizes = [widest + SAMPLES, *(convolution.scratch for convolution in convolutions)]
+    image = scratch + max(scratch_sizes)
+    x = image + max((convolution.image for convolution in convolutions), default=0)
+    y = x + steps[0].inputs
+    next_convolution, rows = passes.CONVOLUTION, list[list[int]]()
     for number, step in enumerate(steps):
         winners = y + step.outputs
-        # at its input, at its output
-        if number % 2:
-            gradients = (widest, 0)
-        else:
-            gradients = (0, widest)
+        # Two places in turn: the gradient at a step's output is that at the next one's input.
+        gradients = (widest, 0) if number % 2 else (0, widest)
         places = [SAMPLES * place for place in (x, y, *gradients, scratch, image, winners)]
         sizes = (step.weight, step.bias, step.inputs, step.outputs)
         kind = step.kind
-        if step.convolution:
-            kind = kinds
+        if step.convolution is not None:  # each has its own generated code
+            kind = next_convolution
+            next_convolution += 1
         rows.append([kind, *places, *sizes, step.unit.kind, *step.image, *step.border])
-        x, y, kinds = y, winners + step.outputs, kinds + (step.convolution is not None)
+        x, y = y, winners + step.outputs
     first = next(number for number, step in enumerate(steps) if step.weight >= 0)
     numbers = np.array([step.unit[1:] for step in steps], np.float32)
     return Plan(np.array(rows), numbers, first, SAMPLES * y, steps[-1].outputs, convolutions)
