@@ -1,6 +1,4 @@
-"""The engine: `simulate` is its whole interface in Python; nodes, stopping criteria, faults and
-clockwork behind it.
-"""
+"""The engine. `simulate` is its whole interface in Python."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -37,49 +35,49 @@ def simulate(
     observe: "Callable[[Simulation], None] | None" = None,
     snapshots: "Snapshots | None" = None,
 ) -> Outcome:
-    """Run `algorithm` on `cluster` in virtual time, learning `task` (without one the clock runs
-    alone), until `stop`.
+    """Run `algorithm` on `cluster` in virtual time, learning `task`, until `stop`.
 
     Args:
+        task: the learning problem; without one only the clock runs.
         evaluate: how often the model is evaluated; once an epoch by default.
         seed: of everything random; `cluster.seed` and `learning_seeds` override it.
         learning_seeds: a seed per member, for its initial weights and its mini-batches.
-        ensemble: how many members, where they share one learning seed; 1 by default.
-        watch: called with the progress after every update; `observe` with the simulation, before it
-            runs.
+        ensemble: the number of members that share one learning seed; 1 by default.
+        watch: called with the progress after every update.
         memory: bytes of promised weights and gradients above which promises are evaluated early; by
             default 4 GiB, and on a GPU a quarter of its free memory.
-        defer: False evaluates every gradient when it is started, only slower; `record` may ask for
-            every message.
-        snapshots: are taken of the run, and the one from which it goes on, if any.
+        defer: False evaluates every gradient when it is started, which is only slower.
+        record: optional records, such as a row for every message.
+        observe: called with the simulation before it runs.
+        snapshots: takes snapshots of the run, and may continue it from an earlier one.
 
     Raises:
-        Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the
-            others.
-        TypeError: a class or something else where an object is expected.
-        RuntimeError: weights were changed in place while a gradient of theirs was promised.
-        SnapshotError: the run cannot go on from that snapshot.
+        Deadlock: no event is left although nodes wait, and no node crashed.
+        InvalidSettingError: a setting does not fit the others.
+        TypeError: a class or another type where an object is expected.
+        RuntimeError: weights were changed in place while their gradient was promised.
+        SnapshotError: the run cannot continue from that snapshot.
     """
+    # here, since a run imports torch, which takes a second
     from laggard.simulator.engine.simulation import Simulation
 
-    for name, given, fits, expected in (
-        ("cluster", cluster, isinstance(cluster, Cluster), "Cluster(workers, law)"),
-        ("algorithm", algorithm, hasattr(algorithm, "roles"), "an algorithm, as AsyncPS(Rule())"),
-        ("task", task, task is None or hasattr(task, "batches"), "a task, as Quadratic()"),
-        ("stop", stop, isinstance(stop, Stop), "Stop(updates=100)"),
-        ("evaluate", evaluate, isinstance(evaluate, Evaluate | None), "Evaluate()"),
-    ):
-        if not fits or isinstance(given, type):
-            raise TypeError(f"simulate: {name}: expected {expected}, got {given!r:.100}")
-    if learning_seeds is None:
-        members = [seed] * (1 if ensemble is None else ensemble)
-    else:
+    _check_type("cluster", cluster, isinstance(cluster, Cluster), "Cluster(workers, law)")
+    is_algorithm = hasattr(algorithm, "roles")
+    _check_type("algorithm", algorithm, is_algorithm, "an algorithm, as AsyncPS(Rule())")
+    is_task = task is None or hasattr(task, "batches")
+    _check_type("task", task, is_task, "a task, as Quadratic()")
+    _check_type("stop", stop, isinstance(stop, Stop), "Stop(updates=100)")
+    _check_type("evaluate", evaluate, isinstance(evaluate, Evaluate | None), "Evaluate()")
+    members = [seed]
+    if learning_seeds is not None:
         members = list(learning_seeds)
+    elif ensemble is not None:
+        members = [seed] * ensemble
     if not members or ensemble not in (None, len(members)):
-        raise InvalidSettingError(
-            "simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble
-        )
-    seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
+        expected = "one member or more, as many as learning_seeds"
+        raise InvalidSettingError("simulate", "ensemble", expected, ensemble)
+    cluster_seed = seed if cluster.seed is None else cluster.seed
+    seeds = Seeds(cluster_seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
     simulation = Simulation(
         cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record
@@ -92,3 +90,8 @@ def simulate(
         return snapshots.run(simulation)
     finally:
         simulation.pool.cancel()
+
+
+def _check_type(name: str, argument: object, fits: bool, expected: str) -> None:
+    if not fits or isinstance(argument, type):
+        raise TypeError(f"simulate: {name}: expected {expected}, got {argument!r:.100}")

@@ -1,6 +1,4 @@
-"""A cluster, as a config describes it: workers, their compute times, what slows them, and the
-network.
-"""
+"""A cluster: workers, their compute times and slowdowns, servers, and the network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,24 +21,24 @@ class Cluster(Settings):
     """The machines that train.
 
     Attributes:
-        workers: how many, ranks 0 to workers - 1; servers are not counted.
+        workers: the number of workers, with ranks 0 to workers - 1; servers are not counted.
         compute: the distribution of the time that one mini-batch's gradient takes (s).
-        slowdowns: what happens to workers over time: slower, with factors that multiply, or down;
-            one by one, or many of them as `Recorded`.
+        slowdowns: slowdowns of workers over time, whose factors multiply, and crashes; single ones,
+            or many as `Recorded`.
         network: links and topology; free by default.
-        apply_seconds: what one update costs the server (s); a number, or a law that is drawn for
-            every update.
-        receive_seconds: what taking in a message of one model costs the server (s), which does
-            nothing else meanwhile; a message of m models costs m times as much. A number, or a law
-            that is drawn for every message.
-        reply_seconds: likewise, what sending a message costs it (s). The message departs when the
-            server begins to send.
+        apply_seconds: the time that one update takes the server (s); a number, or a law that is
+            drawn for every update.
+        receive_seconds: the time that receiving a message of one model takes the server (s), which
+            does nothing else meanwhile; m models take m times as long. A number, or a law that is
+            drawn for every message.
+        reply_seconds: likewise, the time that sending a message takes it (s). The message departs
+            when the server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
-        checkpoint: how often servers save what they return with.
-        ties: who comes first among workers whose work ends in one instant: `rank`, the one that
-            began first, which is the lowest rank where all began together; or `random`, anew each
-            time, from a random stream of its own. With equal constant times and `rank`, a server
-            that waits for some workers always waits for the same.
+        checkpoint: how often servers save their checkpoint.
+        ties: the order of workers whose work ends in one instant: `rank`, in the order in which
+            they began, which is that of their ranks where all began together; or `random`, drawn
+            each time from a separate random stream. With equal constant times and `rank`, a server
+            that waits for some workers always waits for the same ones.
         seed: of the compute times and ties, where it differs from the simulation's.
     """
 
@@ -70,9 +68,9 @@ class Cluster(Settings):
         """The cluster with random slowdowns drawn, each from the stream of its index in the
         list.
         """
-        bound = [
-            one.bound(stream(seed, SLOWDOWNS, index)) for index, one in enumerate(self.slowdowns)
-        ]
+        bound = []
+        for index, slowdown in enumerate(self.slowdowns):
+            bound.append(slowdown.bound(stream(seed, SLOWDOWNS, index)))
         return replace(self, slowdowns=bound)
 
     def slowdowns_of(self, rank: int) -> list[Slowdown | StepFunction]:
@@ -89,26 +87,24 @@ class Cluster(Settings):
 
     @property
     def serves_at_once(self) -> bool:
-        """Whether servers take no time over messages and updates."""
-        return all(
-            seconds == 0
-            for seconds in (self.apply_seconds, self.receive_seconds, self.reply_seconds)
-        )
+        """Whether messages and updates take servers no time."""
+        costs = self.apply_seconds, self.receive_seconds, self.reply_seconds
+        return all(seconds == 0 for seconds in costs)
 
     @property
     def crashes(self) -> list[Crash]:
-        """Which workers go down, and when."""
+        """The crashes of workers."""
         return [crash for _, crash in self._crashes()]
 
     def _crashes(self) -> list[tuple[str, Crash]]:
-        """The key and the crash of each."""
-        found = []
-        for index, one in enumerate(self.slowdowns):
-            if isinstance(one, Recorded):
-                found += [(f"slowdowns.{index}.file", crash) for crash in one.crashes]
-            elif isinstance(one, Crash):
-                found.append((f"slowdowns.{index}.at", one))
-        return found
+        """The crashes of workers, each with its key."""
+        crashes = []
+        for index, slowdown in enumerate(self.slowdowns):
+            if isinstance(slowdown, Recorded):
+                crashes += [(f"slowdowns.{index}.file", crash) for crash in slowdown.crashes]
+            elif isinstance(slowdown, Crash):
+                crashes.append((f"slowdowns.{index}.at", slowdown))
+        return crashes
 
     @property
     def has_crashes(self) -> bool:
@@ -120,9 +116,8 @@ class Cluster(Settings):
         try:
             check(self.workers)
         except InvalidSettingError as error:
-            raise InvalidSettingError(
-                "Cluster", f"{key}.{error.field}", error.expected, error.got
-            ) from None
+            field = f"{key}.{error.field}"
+            raise InvalidSettingError("Cluster", field, error.expected, error.got) from None
 
     def _check_ranks(self, key: str, slowdown: Slowdown | Crash | Recorded) -> None:
         wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]
@@ -130,43 +125,46 @@ class Cluster(Settings):
             if wrong:
                 expected = f"ranks below workers = {self.workers}"
                 raise InvalidSettingError("Cluster", f"{key}.file", expected, wrong[0])
-        elif wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
-            if getattr(slowdown, "workers", ()):
-                field = "workers"
-            else:
-                field = "worker"
-            got = wrong[0] if wrong else slowdown
-            raise InvalidSettingError(
-                "Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got
-            )
+            return
+        if not wrong and any(slowdown.hits(rank) for rank in range(self.workers)):
+            return
+        field = "workers" if getattr(slowdown, "workers", ()) else "worker"
+        got = wrong[0] if wrong else slowdown
+        expected = f"a rank below workers = {self.workers}"
+        raise InvalidSettingError("Cluster", f"{key}.{field}", expected, got)
 
     def _check_crashes(self) -> None:
-        last: dict[int, Crash] = {}
-        for key, crash in sorted(self._crashes(), key=lambda each: each[1].at):
+        back: dict[int, float | None] = {}  # from the last crash of each worker; None is never
+        for key, crash in sorted(self._crashes(), key=lambda item: item[1].at):
             for rank in crash.ranks:
-                back = last[rank].back if rank in last else -1.0
-                if back is None or crash.at <= back:
+                returns = back.get(rank, -1.0)
+                if returns is None or crash.at <= returns:
                     expected = f"a moment after worker {rank} is back from the crash before"
                     raise InvalidSettingError("Cluster", key, expected, crash.at)
-                last[rank] = crash
+                back[rank] = crash.back
 
     def _check_server_crashes(self) -> None:
-        """Refuse crashes of a server that is away, and a law of its crashes beside others."""
-        for shard in {crash.shard for crash in self.server_crashes}:
-            own = {
-                index: one for index, one in enumerate(self.server_crashes) if one.shard == shard
-            }
-            drawn = [index for index, one in own.items() if one.at is None]
-            if drawn and len(own) > 1:
-                expected = f"null, since shard {shard} has other crashes too"
-                raise InvalidSettingError(
-                    "Cluster", f"server_crashes.{drawn[0]}.uptime", expected, own[drawn[0]].uptime
-                )
-            for before, index in pairwise(sorted(own, key=lambda index: own[index].at or 0.0)):
-                back, at = (own[before].at or 0.0) + own[before].restore_seconds, own[index].at
-                if at is not None and at <= back:
-                    expected = (
-                        f"a moment after {back:g} s, when shard {shard} is back from the crash "
-                        "before"
-                    )
-                    raise InvalidSettingError("Cluster", f"server_crashes.{index}.at", expected, at)
+        """Refuse crashes of a server that is down, and a law of its crashes beside others."""
+        by_shard: dict[int, list[int]] = {}
+        for index, crash in enumerate(self.server_crashes):
+            by_shard.setdefault(crash.shard, []).append(index)
+        for shard, indices in by_shard.items():
+            if len(indices) == 1:
+                continue
+            for index in indices:
+                crash = self.server_crashes[index]
+                if crash.at is None:
+                    expected = f"null, since shard {shard} has other crashes too"
+                    key = f"server_crashes.{index}.uptime"
+                    raise InvalidSettingError("Cluster", key, expected, crash.uptime)
+            self._check_shard(shard, indices)
+
+    def _check_shard(self, shard: int, indices: Sequence[int]) -> None:
+        """Refuse crashes of one shard, all at given moments, before its return from the last one."""
+        crashes = [(self.server_crashes[index].first, index) for index in indices]
+        for (at, before), (next_at, index) in pairwise(sorted(crashes)):
+            back = at + self.server_crashes[before].restore_seconds
+            if next_at <= back:
+                when = f"when shard {shard} is back from the crash before"
+                key, expected = f"server_crashes.{index}.at", f"a moment after {back:g} s, {when}"
+                raise InvalidSettingError("Cluster", key, expected, next_at)

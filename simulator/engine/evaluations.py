@@ -1,4 +1,4 @@
-"""Evaluations of a simulation: of which model, and when."""
+"""Evaluations of a simulation: their models and their times."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from laggard.simulator.engine.machine import Machine
-from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate
+from laggard.simulator.engine.stopping import MAX_EVALUATIONS, Evaluate
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.weights import mean, mean_of_slices
 from laggard.simulator.recording.metrics import Learning
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Evaluations:
-    """Evaluates the model that an algorithm stands for.
+    """Evaluates the model of an algorithm: a server's, or the mean of the live nodes'.
 
     Args:
-        models: the nodes whose models it is made of.
-        slices: the part of the model that each of them owns, where it does not own all.
+        models: the nodes with its models, or slices of its model.
+        slices: the slice of the model that each of them owns, where it does not own all.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Evaluations:
         return mean([node.weights for node in self._live()])
 
     def evaluate(self) -> None:
-        """Evaluate the model as it is now, and end the run if it is good enough or has diverged."""
+        """Evaluate the present model, and end the run if it has the accuracy or has diverged."""
         nodes: Sequence[Machine] = ()
         if len(self._models) > 1 and not self._slices:
             nodes = self._live()
@@ -69,16 +69,15 @@ class Evaluations:
             return
         self.evaluate()
         self._periods += 1
-        if self._periods > MOST_EVALUATIONS:
-            expected = f"a period of which a run has at most {MOST_EVALUATIONS:,}"
-            raise InvalidSettingError(
-                "Evaluate", "every_seconds", expected, self._evaluate.every_seconds
-            )
+        if self._periods > MAX_EVALUATIONS:
+            expected = f"a period of which a run has at most {MAX_EVALUATIONS:,}"
+            got = self._evaluate.every_seconds
+            raise InvalidSettingError("Evaluate", "every_seconds", expected, got)
         env = self._simulation.env
-        env.after_all(
-            self._periods * self._evaluate.every_seconds - env.now, self.evaluate_periodically
-        )
+        # A multiple of the period, not the last moment and a period: roundings would add up.
+        moment = self._periods * self._evaluate.every_seconds
+        env.after_all(moment - env.now, self.evaluate_periodically)
 
     def _live(self) -> Sequence[Machine]:
-        """Those nodes that are up; all if none is."""
+        """The nodes that are up; all if none is."""
         return [node for node in self._models if node.incarnation % 2 == 0] or self._models

@@ -15,9 +15,7 @@ from laggard.simulator.timing.slowdowns import Crash
 
 
 class Roles:
-    """The roles of one node, which run as processes of the clock, end with a crash and start again
-    with a return.
-    """
+    """The roles of one node, as processes of the clock; a crash ends them, a return restarts them."""
 
     __slots__ = ("_env", "_node", "_processes", "_roles")
 
@@ -30,9 +28,11 @@ class Roles:
 
     def start(self) -> None:
         """Start every role from its first line."""
-        self._processes = [RoleProcess(self._env, role(self._node)) for role in self._roles]
-        for process in self._processes:
+        self._processes = []
+        for role in self._roles:
+            process = RoleProcess(self._env, role(self._node))
             cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
+            self._processes.append(process)
 
     def stop(self) -> None:
         """Close the generator of every role; it does not resume."""
@@ -42,14 +42,12 @@ class Roles:
 
     @property
     def alive(self) -> bool:
-        """Whether any of them has not returned."""
+        """Whether a role has not returned."""
         return any(process.is_alive for process in self._processes)
 
 
 def reraise(role: Event) -> None:
-    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments
-    alone.
-    """
+    """Raise the error of a role itself: SimPy would raise a copy, made from its arguments."""
     if not role._ok:
         raise cast(BaseException, role.value)
 
@@ -75,8 +73,8 @@ class Faults:
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
         self._env = env
-        # fired by the crash of a peer; by (asking rank, peer)
-        self._ends: dict[tuple[int, int], Event] = {}
+        # by (rank that waits, peer): fires at the next crash of the peer
+        self._crashes: dict[tuple[int, int], Event] = {}
         for crash in crashes:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))
@@ -87,52 +85,46 @@ class Faults:
         """Take node `rank` down: its computation and the messages from and to it are lost."""
         self.roles[rank].stop()
         self._machines[rank].crash()
-        for (_, peer), event in self._ends.items():
+        for (_, peer), event in self._crashes.items():
             if peer == rank and not event.triggered:
                 event.succeed()
         for message in self._transport.cut(rank):
             cast(Message, message).lose()
 
     def restart(self, rank: int) -> None:
-        """Bring node `rank` back with the model that it had; start its roles if the algorithm
-        readmits workers.
-        """
+        """Bring node `rank` back with its model, and restart its roles if the method readmits."""
         self._machines[rank].revive()
-        self._ends = {pair: event for pair, event in self._ends.items() if pair[1] != rank}
+        # A role that asks from now on waits for the next crash, not for the last one.
+        waits = self._crashes.items()
+        self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
         if self._readmits:
             self.roles[rank].start()
         else:
             self.outside.append(rank)
 
     def down(self, rank: int, peer: int) -> Event:
-        """Fires, for node `rank`, when node `peer` crashes; at once if it is down."""
-        event = self._ends.get((rank, peer))
+        """The event, for node `rank`, that node `peer` crashes; fires at once if it is down."""
+        event = self._crashes.get((rank, peer))
         if event is None or event.callbacks is None:
-            event = self._ends[rank, peer] = Event(self._env)
+            event = self._crashes[rank, peer] = Event(self._env)
             if self._machines[peer].incarnation % 2:
                 event.succeed()
         return event
 
     @property
     def waiting(self) -> bool:
-        """Whether a node is down or not readmitted, or a worker's role has not returned; servers
-        never return.
-        """
-        down = any(machine.incarnation % 2 for machine in self._machines.values())
-        return (
-            down
-            or bool(self.outside)
-            or any(role.alive for rank, role in self.roles.items() if rank >= 0)
-        )
+        """Whether a node is down or not readmitted, or a worker's role has not returned."""
+        if self.outside or any(machine.incarnation % 2 for machine in self._machines.values()):
+            return True
+        # the roles of servers never return
+        return any(role.alive for rank, role in self.roles.items() if rank >= 0)
 
 
 MAX_WAITS_SHOWN = 8
 
 
 def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
-    """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in
-    `outside`.
-    """
+    """The receives that wait at `nodes`, workers' first, and the workers in `outside`."""
     waits = []
     for rank, node in sorted(nodes.items(), key=lambda item: item[0] < 0):
         for receive in node.mailbox.waiting():

@@ -1,4 +1,4 @@
-"""A node as the engine drives it: the verbs of `Node`."""
+"""The engine's side of a node: the verbs of `Node`, states, and ends of events."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -34,8 +34,8 @@ from laggard.simulator.timing.events import (
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
 from laggard.simulator.timing.steps import StepFunction
 
-REMEMBERED = 1024  # receivers that a node caches as reachable
-INFINITE = math.inf  # read in every cycle
+MAX_CACHED_RECEIVERS = 1024
+INFINITE = math.inf  # a global is read faster than an attribute of `math`, in every cycle
 
 
 class Machine(Node):
@@ -58,67 +58,54 @@ class Machine(Node):
         slowdowns: Sequence[Slowdown | StepFunction],
         batches: Iterator[Any],
     ) -> None:
-        self._services, self._env = (
-            services,
-            services.env,
-        )  # thirty attributes at most: see ARCHITECTURE
-        self.rank, self.workers, self.group_size = (
-            rank,
-            services.cluster.workers,
-            services.group_size,
-        )
-        self.version, self.mixings, self.weight, self.incarnation = 0, -1, 1.0, 0  # -1: the start
-        self.mailbox, self.weights = Mailbox(services.crashes), start
-        # seconds busy, sending, waiting, down; waiting is what is left at the end
-        self.spent = [0.0, 0.0, 0.0, 0.0]
-        self._pool, self._counters, self._transport = (
-            services.pool,
-            services.counters,
-            services.transport,
-        )
-        if services.log is not None:
-            self._post = None
-        else:
+        # At most thirty attributes: up to there Python shares the keys of their dictionaries among
+        # all nodes. What is read in every cycle is stored here, one lookup away.
+        self._services, self._env = services, services.env
+        self._pool, self._counters = services.pool, services.counters
+        self._transport, self._log = services.transport, services.log
+        self._post = None  # the fast way to send, which no log sees
+        if services.log is None:
             self._post = services.transport.post
-        self.model_bytes, self._log, self.lock_step = (
-            services.model_bytes,
-            services.log,
-            services.lock_step,
-        )
-        self._peers: NodePeers | None = None  # made when they are needed, as what follows
+        self.rank, self.workers = rank, services.cluster.workers
+        self.group_size, self.model_bytes = services.group_size, services.model_bytes
+        self.lock_step = services.lock_step
+        self.version, self.weight, self.incarnation = 0, 1.0, 0
+        self.mixings = -1  # setting the initial weights makes it 0
+        self.mailbox = Mailbox(services.crashes)
+        self.weights = start
+        self.spent = [0.0, 0.0, 0.0, 0.0]
+        self._peers: NodePeers | None = None  # made when it is needed
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
-        self._at_once: Work | None = None  # the answer to `work(0)`
+        self._finished_work: Work | None = None  # the answer to every `work(0)`
         self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
 
     def _set_weights(self, weights: Tensor) -> None:
-        if self._services.reached is None:  # once the end is reached nothing counts
+        if self._services.reached is None:  # after the end nothing counts
             self.mixings += 1
             self._weights = stamp(weights, self)
 
-    # read without a call of a Python function
+    # `attrgetter`, since it reads the attribute without a call of a Python function
     weights = property(attrgetter("_weights"), _set_weights)
 
     def compute(
         self, weights: Tensor, read: Tensor | None = None, buckets: Sequence[float] = ()
     ) -> Work:
         if self.rank < 0:
-            raise RuntimeError(
-                f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node"
-            )
-        alone, now = self._durations.next(), self._env._now
+            problem = f"node {self.rank} is a server: it has no mini-batches"
+            raise RuntimeError(f"{problem}; compute on a worker's node")
+        now = self._env._now
+        seconds = full_speed_seconds = self._durations.next()
         if self._slowdowns:
-            seconds = apply_slowdowns(alone, now, self._slowdowns)
-        else:
-            seconds = alone
+            seconds = apply_slowdowns(full_speed_seconds, now, self._slowdowns)
         promise = self._pool.promise
         gradient = promise(self.rank, self, weights, next(self._batches), read)
         gradient.started, gradient.due = now, now + seconds
         self._counters.started += 1
         work = self._begin(gradient, seconds)
         if buckets:
-            return start_buckets(work, alone, buckets)
+            return start_buckets(work, full_speed_seconds, buckets)
         return work
 
     @cached_property
@@ -129,7 +116,7 @@ class Machine(Node):
     def layers(self) -> Sequence[Layer]:
         return self._services.layers
 
-    # likewise; of a `Client` where it is a law
+    # likewise; a `Client` draws it where it is a law
     apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))
 
     @property
@@ -143,7 +130,8 @@ class Machine(Node):
         gradient = self._pool.promise(self.rank, self, weights, batch)
         gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
         counters = self._counters
-        counters.started, counters.computed = counters.started + 1, counters.computed + 1
+        counters.started += 1
+        counters.computed += 1
         if counters.computed >= counters.most_computed:
             self._services.end("gradients")
         return gradient
@@ -153,11 +141,13 @@ class Machine(Node):
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         if share:
-            alone = self._durations.next() if of is None else of
-            seconds = apply_slowdowns(share * alone, self._env.now, self._slowdowns)
+            full_speed_seconds = self._durations.next() if of is None else of
+            seconds = apply_slowdowns(share * full_speed_seconds, self._env.now, self._slowdowns)
         if seconds:
             return self._begin(None, seconds)
-        return self._at_once or self._make_at_once()
+        if self._finished_work is None:  # work(0) does not wait: one finished event serves all
+            self._finished_work = new_work(self, None, None)
+        return self._finished_work
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)
@@ -169,7 +159,7 @@ class Machine(Node):
         self._counters.sent += 1
         message = new_message(self, target, content, tag, MESSAGE_ARRIVES)
         post = self._post
-        if post is not None:
+        if post is not None:  # all messages take the same latency, and none can be lost
             post(message)
         else:
             self._address(message)
@@ -221,13 +211,9 @@ class Machine(Node):
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
-            at = (
-                f"node {self.rank} starts to compute at {self._env.now:g} s while it is "
-                "computing already"
-            )
-            raise RuntimeError(
-                f"{at}; yield the first computation, or cancel it, before the second"
-            )
+            at = f"node {self.rank} starts to compute at {self._env.now:g} s"
+            remedy = "yield the first computation, or cancel it, before the second"
+            raise RuntimeError(f"{at} while it is computing already; {remedy}")
         if not 0.0 <= seconds < INFINITE:
             check_duration(seconds, f"node {self.rank}", "work")
         now = self._env._now
@@ -248,11 +234,11 @@ class Machine(Node):
         last_incarnation, target = self.mailbox.last_incarnation, message.receiver
         if last_incarnation is None:
             return
-        meant = target.incarnation
+        incarnation = target.incarnation
         if self.rank < 0:
-            meant = last_incarnation.get(target.rank, target.incarnation)
+            incarnation = last_incarnation.get(target.rank, target.incarnation)
         message.waiting = message.callbacks = [deliver_or_lose]
-        message.incarnations = (self.incarnation, meant)
+        message.incarnations = (self.incarnation, incarnation)
         if self._services.recoveries is not None:
             self._services.recoveries.sent(message)
 
@@ -266,21 +252,16 @@ class Machine(Node):
         self._peers = NodePeers(self.topology, self.rank, self.workers)
         return self._peers
 
-    def _make_at_once(self) -> Work:
-        self._at_once = new_work(self, None, None)
-        return self._at_once
-
     def _join(self, receiver: int) -> "Machine":
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""
         target = self._services.nodes.get(receiver)
         if target is None:
-            expected = (
-                f"a rank of {sorted(self._services.nodes)}"
-                + " (the method has no `server`)" * (receiver == SERVER)
-            )
+            expected = f"a rank of {sorted(self._services.nodes)}"
+            if receiver == SERVER:
+                expected += " (the method has no `server`)"
             raise InvalidSettingError("send", "receiver", expected, receiver)
         self._transport.check(self.rank, receiver)
-        if len(self._joined) >= REMEMBERED:
+        if len(self._joined) >= MAX_CACHED_RECEIVERS:  # a mesh of 65,536 nodes has 4 billion pairs
             self._joined.clear()
         self._joined[receiver] = target
         return target
@@ -306,9 +287,7 @@ class Machine(Node):
         return self._work is None and self.incarnation % 2 == 0
 
     def crash(self) -> None:
-        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no
-        longer.
-        """
+        """Go down: its work is cancelled, its mailbox and its receives are cleared."""
         if self._work is not None:
             self._work.cancel()
         if self._outgoing:
@@ -318,19 +297,20 @@ class Machine(Node):
         self.incarnation += 1
 
     def revive(self) -> None:
-        """Come back, with the model that it had."""
+        """Come back with its model."""
         self._spend(DOWN)
         self.incarnation += 1
 
     def close(self) -> None:
         """Count the time up to now."""
-        if self.incarnation % 2 or self._work is not None or self._outgoing:
-            self._spend(
-                DOWN if self.incarnation % 2 else BUSY if self._work is not None else SENDING
-            )
-        self.spent[WAITING] = max(
-            0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN]
-        )
+        if self.incarnation % 2:
+            self._spend(DOWN)
+        elif self._work is not None:
+            self._spend(BUSY)
+        elif self._outgoing:
+            self._spend(SENDING)
+        rest = self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN]
+        self.spent[WAITING] = max(0.0, rest)
 
     def _spend(self, state: int) -> None:
         """Add the time since the node entered `state`, one of busy, sending and down."""
@@ -357,28 +337,25 @@ def end_work(work: Work) -> None:
 
 
 def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
-    """Let buckets of the gradient of `work`, which has just begun, be there before its end; return
-    `work`.
+    """Schedule the events of the buckets of `work`, which has just begun; return `work`.
 
     Args:
-        seconds: what the work takes at full speed.
-        ready: the shares of it after which each bucket is there, the last of which is 1: the end of
-            the work itself.
+        seconds: the duration of the work at full speed.
+        ready: the share of the work after which each bucket is ready; the last is 1, the end of the
+            work itself.
 
     Raises:
         InvalidSettingError: the shares do not rise to 1.
     """
-    if not (
-        ready[0] > 0 and ready[-1] == 1 and all(one <= other for one, other in pairwise(ready))
-    ):
+    rising = all(share <= following for share, following in pairwise(ready))
+    if not (ready[0] > 0 and ready[-1] == 1 and rising):
         expected = "shares > 0 of the mini-batch's work that do not fall, the last of them 1"
         raise InvalidSettingError("compute", "buckets", expected, list(ready))
     node, buckets = work.node, []
     for share in ready[:-1]:
         bucket = BucketReady(work, BUCKET_READY)
-        node._env.after_work(
-            apply_slowdowns(share * seconds, node._env._now, node._slowdowns), bucket
-        )
+        delay = apply_slowdowns(share * seconds, node._env._now, node._slowdowns)
+        node._env.after_work(delay, bucket)
         buckets.append(bucket)
     work.buckets = (*buckets, work)
     return work
@@ -391,9 +368,7 @@ def end_bucket(bucket: BucketReady) -> None:
 
 
 def deliver(message: Message) -> None:
-    """Give `message`, which has arrived, to its receiver; the role that waits for its arrival goes
-    on.
-    """
+    """Give `message`, which arrives now, to its receiver; a role that waits for that goes on."""
     sender, mailbox = message.sender, message.receiver.mailbox
     sender._outgoing -= 1
     if not sender._outgoing and sender._work is None and sender._since != sender._env._now:
@@ -408,7 +383,9 @@ def deliver(message: Message) -> None:
         and message.tag is None
         and mailbox.fast_path
     ):
-        mailbox.first = None  # as `mailbox.deliver` does it, without the other cases
+        # Fast path: the same as `mailbox.deliver(message)`. `fast_path` is False where nodes crash,
+        # a second untagged receive has waited, or a server takes time to receive.
+        mailbox.first = None
         receive.message, receive.callbacks = message, None
         receive._value = value = (sender.rank, message.content)
         receive.role.resume(value)
@@ -419,12 +396,10 @@ def deliver(message: Message) -> None:
 
 
 def deliver_or_lose(message: Message) -> None:
-    """Deliver `message`, unless a crash has come between."""
+    """Deliver `message`, unless its sender or receiver has crashed since it was sent."""
     waiting, message.waiting = message.waiting, []
-    if (
-        message.incarnations == (message.sender.incarnation, message.receiver.incarnation)
-        and message.receiver.incarnation % 2 == 0
-    ):
+    incarnations = message.sender.incarnation, message.receiver.incarnation
+    if message.incarnations == incarnations and message.receiver.incarnation % 2 == 0:
         recoveries = message.sender._services.recoveries
         if recoveries is not None:
             recoveries.delivered(message)

@@ -6,20 +6,17 @@ from collections.abc import Hashable
 from laggard.simulator.timing.events import Message, Receive
 
 Mail = deque[Message] | list[Message]
-"""Those without a tag may be many; of one tag there are few, for which a deque would take 600
-bytes.
-"""
+"""Untagged messages may be many, hence a deque. Each tag has few, and a deque takes 600 bytes."""
 NO_MAIL: dict[Hashable, Mail] = {}
 NO_RECEIVES: dict[Hashable, list[Receive]] = {}
-"""Those of a mailbox that has needed none yet: never filled."""
+"""The dictionaries of a mailbox that has needed none yet; shared, and never filled."""
 
 
 class Mailbox:
-    """Messages by tag in order of arrival, or receives by tag in order of request; never both of
-    one tag.
+    """Messages by tag in order of arrival, or receives by tag in order of request.
 
-    Most nodes have one receive without a tag at a time and nothing else: it has a place of its own,
-    and the dictionaries are made when they are needed.
+    A tag never has both. Most nodes have one receive without a tag at a time and nothing else: it
+    has its own attribute, and the dictionaries are made when they are needed.
 
     Attributes:
         first: the oldest receive that waits for a message without a tag.
@@ -36,7 +33,6 @@ class Mailbox:
     def __init__(self, crashes: bool) -> None:
         self.first: Receive | None = None
         self.mail: dict[Hashable, Mail] = NO_MAIL
-        # a few of each tag: a deque takes 600 bytes
         self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES
         self.last_incarnation: dict[int, int] | None = {} if crashes else None
         self.fast_path = not crashes
@@ -51,11 +47,12 @@ class Mailbox:
             else:
                 message = mail.pop(0)  # type: ignore[call-arg]
             if not mail and tag is not None:
-                del self.mail[tag]  # else it grows where every step has a tag of its own
+                del self.mail[tag]  # else the dictionary grows where every step has another tag
             receive.fire(message)
         elif tag is None and self.first is None:
             self.first = receive
         else:
+            # A second untagged receive waits behind `first`: `deliver` has to move it up.
             self.fast_path = self.fast_path and tag is not None
             if self._receives is NO_RECEIVES:
                 self._receives = {}
@@ -76,10 +73,9 @@ class Mailbox:
             self._keep(tag).append(message)
 
     def forget(self, receive: Receive) -> None:
-        """Withdraw `receive`; a message that it has taken already is for another one that waits, or
-        the next one.
+        """Withdraw `receive`; a message that it has taken goes to the next receive.
 
-        A crash may have cleared the receives before.
+        That is one that waits already, or a later one. A crash may have cleared the receives before.
         """
         message, tag = receive.message, receive.tag
         another_waits = self.first is not None
@@ -111,7 +107,7 @@ class Mailbox:
         self.first, self.mail, self._receives = None, NO_MAIL, NO_RECEIVES
 
     def _keep(self, tag: Hashable) -> Mail:
-        """Where messages with that tag are kept."""
+        """The messages with that tag."""
         if self.mail is NO_MAIL:
             self.mail = {}
         mail = self.mail.get(tag)
@@ -120,7 +116,7 @@ class Mailbox:
         return mail
 
     def _next(self, tag: Hashable) -> Receive | None:
-        """Take the oldest of the receives with that tag, besides the first without one."""
+        """Take the oldest receive with that tag out of those behind `first`."""
         receives = self._receives.get(tag)
         if not receives:
             return None

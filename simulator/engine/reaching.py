@@ -1,5 +1,7 @@
-"""All tensors that a simulation can still use, found in an order that is the same in every run of
-its events.
+"""All tensors that a simulation can still use, in an order that repeats.
+
+Two runs with the same events reach the same objects in the same order, so that tensor n of one is
+tensor n of the other.
 """
 
 import gc
@@ -36,29 +38,30 @@ OPAQUE = (
     BaseException,
     _lru_cache_wrapper,
 )
-"""Code, errors, and caches of functions, which depend on earlier runs of the process."""
+"""Types whose objects are not entered: code, errors, and caches of functions, which depend on
+earlier runs of the process.
+"""
 LEAVES = (int, float, complex, str, bytes, bytearray, np.generic, type(None))
 UNREACHED: dict[type, set[str]] = {
     Simulation: {"_task", "_watch", "_stop", "_criteria", "_time_limit", "snapshots"},
     Counters: {"_task", "most_computed"},
-    GradientPool: {"task", "_most"},
+    GradientPool: {"task", "_max_pending"},
     Learning: {"task"},
     Machine: {"_batches"},
 }
-"""Attributes without state that a later part of the run could need: tasks, limits, free memory,
-streams of batches.
+"""Attributes that are not followed: tasks, limits and callbacks, which the resuming process brings,
+limits by free memory, which differs, and iterators of batches, whose draws are repeated.
 """
 
 
 class Reached:
-    """What a simulation refers to: its events, the frames of its roles, and on to all that they
-    hold.
+    """All objects that a simulation refers to, from its events and the frames of its roles on.
 
     Attributes:
-        tensors: each memory once, in the order in which it is found.
-        fingerprint: SHA-256 of the types found, of their references, and of all numbers that are no
-            tensor's: the clock, the trace, counters, variables of the roles. Two runs with one
-            fingerprint have the same events up to now, and differ in the values of `tensors` alone.
+        tensors: each memory once, in the order in which it is reached.
+        fingerprint: SHA-256 of the types reached, of their references, and of all numbers outside
+            tensors: the clock, the trace, counters, variables of the roles. Two runs with the same
+            fingerprint have the same events up to now, and differ only in the values of `tensors`.
 
     Raises:
         TypeError: objects lie in a set, which has no order.
@@ -70,12 +73,12 @@ class Reached:
         self.tensors: list[Tensor] = []
         pending: list[Any] = [simulation]
         numbers = {id(simulation): 0}  # by identity, which holds as long as `pending` does
-        for found in pending:
-            for part in self._parts(found):
+        for entered in pending:
+            for part in self._parts(entered):
                 if isinstance(part, LEAVES):
-                    self._digest.update(
-                        part if isinstance(part, bytearray) else repr(part).encode()
-                    )
+                    if not isinstance(part, bytearray):  # the trace, which may be large
+                        part = repr(part).encode()
+                    self._digest.update(part)
                     continue
                 number = numbers.setdefault(id(part), len(numbers))
                 self._digest.update(f"{type(part).__qualname__} {number};".encode())
@@ -83,57 +86,56 @@ class Reached:
                     pending.append(part)
         self.fingerprint = self._digest.hexdigest()
 
-    def _parts(self, found: Any) -> Iterator[Any]:
-        """What `found` refers to, in an order that follows from the events of the run."""
-        if isinstance(found, OPAQUE):
+    def _parts(self, owner: Any) -> Iterator[Any]:
+        """The objects that `owner` refers to, in an order that follows from the run's events."""
+        if isinstance(owner, OPAQUE):
             return
-        if isinstance(found, FunctionType):  # not the names of its module
-            yield from (found.__closure__, found.__defaults__, found.__kwdefaults__)
-        elif isinstance(found, np.ndarray):
-            yield from (found.dtype.str, found.shape, found.tobytes())
-        elif isinstance(found, np.random.Generator):
-            yield repr(found.bit_generator.state)
-        elif isinstance(found, set | frozenset):
-            if not all(isinstance(each, int) for each in found):
-                raise TypeError(f"a set of {', '.join({type(each).__name__ for each in found})}")
-            yield from sorted(found)
-        elif found is self._simulation.env._queue:
-            yield from (
-                entry for entry in sorted(found) if entry[-1] is not self._simulation._time_limit
-            )
+        if isinstance(owner, FunctionType):  # without the names of its module
+            yield from (owner.__closure__, owner.__defaults__, owner.__kwdefaults__)
+        elif isinstance(owner, np.ndarray):
+            yield from (owner.dtype.str, owner.shape, owner.tobytes())
+        elif isinstance(owner, np.random.Generator):
+            yield repr(owner.bit_generator.state)
+        elif isinstance(owner, set | frozenset):
+            types = {type(item).__name__ for item in owner if not isinstance(item, int)}
+            if types:
+                raise TypeError(f"a set of {', '.join(types)}")
+            yield from sorted(owner)
+        elif owner is self._simulation.env._queue:
+            for entry in sorted(owner):
+                if entry[-1] is not self._simulation._time_limit:
+                    yield entry
         else:
-            if isinstance(found, Tensor):
-                yield from self._describe(found)
-            yield from self._references(found)
+            if isinstance(owner, Tensor):
+                yield from self._describe(owner)
+            yield from self._references(owner)
 
-    def _references(self, found: Any) -> Iterator[Any]:
-        """Attributes and items by name and in their order, which Python's collector does not keep;
-        then all others.
+    def _references(self, owner: Any) -> Iterator[Any]:
+        """Attributes and items with their names, in their order; then all other references.
+
+        Python's garbage collector knows all references, but not in an order that repeats.
         """
-        named = getattr(found, "__dict__", {})
-        left_out = next((names for kind, names in UNREACHED.items() if isinstance(found, kind)), ())
-        for mapping in (named, found if isinstance(found, dict) else {}):
-            for name, value in mapping.items():
-                if name not in left_out:
-                    yield from (name, value)
-        seen = {id(value) for value in named.values()} | {id(named)}
-        if isinstance(found, dict):
-            others = []
-        else:
-            others = gc.get_referents(found)
-        if isinstance(found, GeneratorType):
-            # it has a frame object only once a debugger or a profiler has looked at it, and refers
-            # to None as the error that it handles once an error was caught in it, as in a gradient,
-            # which is not computed again
-            others = [
-                other for other in others if other is not None and not isinstance(other, FrameType)
-            ]
-        yield from (other for other in others if id(other) not in seen)
+        attributes = getattr(owner, "__dict__", {})
+        left_out = next((names for kind, names in UNREACHED.items() if isinstance(owner, kind)), ())
+        for name, value in attributes.items():
+            if name not in left_out:
+                yield from (name, value)
+        if isinstance(owner, dict):
+            for name, value in owner.items():
+                yield from (name, value)
+            return
+        reached = {id(value) for value in attributes.values()} | {id(attributes)}
+        for other in gc.get_referents(owner):
+            # A generator has a frame object only once a debugger or a profiler has looked at it,
+            # and refers to None once an error was caught in it, as in a gradient, which is not
+            # computed again.
+            if isinstance(owner, GeneratorType) and isinstance(other, FrameType | None):
+                continue
+            if id(other) not in reached:
+                yield other
 
     def _describe(self, tensor: Tensor) -> Iterator[Any]:
-        """Shape, type and memory of a tensor, which is one of `tensors` unless that memory is
-        known.
-        """
+        """Shape, type and memory of a tensor; it joins `tensors` if its memory is new."""
         layout = tuple(tensor.shape), tensor.stride(), str(tensor.dtype), str(tensor.device)
         memory = tensor.data_ptr(), *layout
         if memory not in self._memories:

@@ -1,6 +1,4 @@
-"""Servers that crash and return: what each has saved, what it loses, and which workers ask it
-again.
-"""
+"""Servers that crash and return: checkpoints, losses, and the workers that ask again."""
 
 import math
 from collections.abc import Callable
@@ -20,17 +18,15 @@ from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.failures import Checkpoint
 from laggard.simulator.timing.streams import CRASHES
 
-MOST_CRASHES = 1000
-"""Crashes in a row without an update, after which a run ends as stalled: it would practically never
-end.
-"""
+MAX_CRASHES = 1000
+"""Crashes in a row without an update, after which a run ends as stalled."""
 
 
 class Recovery:
-    """The last checkpoint of one server, and what it holds besides.
+    """The last checkpoint of one server, the gradients it holds, and the workers that wait for it.
 
     Attributes:
-        owed: the workers that have sent it something since it last answered them.
+        owed: the workers that have sent it a message since its last answer to them.
     """
 
     def __init__(self, node: Machine, checkpoint: Checkpoint) -> None:
@@ -41,8 +37,9 @@ class Recovery:
         self.restart(0.0)
 
     def restart(self, now: float) -> None:
-        """Count periods from `now` (s), at which the model is that of the checkpoint."""
-        self._since, self._periods = now, 0.0
+        """Count periods from `now` (s), when the model is that of the checkpoint."""
+        self._since = now
+        self._periods = 0.0  # of this incarnation: the first checkpoint is due a period from now
         self._save()
 
     def save_if_due(self, now: float) -> None:
@@ -57,21 +54,22 @@ class Recovery:
             self._save()
 
     def hold(self, content: Any) -> None:
-        """Remember the gradients in the content of a message that the server has: a crash loses
-        them.
-        """
+        """Record the gradients in a message that the server has received: a crash loses them."""
         self._held += gradients_in(content)
+        # Drop those with a final status now and then: amortised, a step for each gradient.
         if len(self._held) > 2 * self._pruned + 16:
             self._held = [gradient for gradient in self._held if gradient.status == IN_FLIGHT]
             self._pruned = len(self._held)
 
     def lose(self, now: float) -> int:
-        """Drop the gradients that the server holds, and go back to the checkpoint; return the
-        updates that are lost.
+        """Drop the gradients that the server holds, and return to the checkpoint.
 
-        The version goes on: it counts the updates that the server has made. Where some are lost,
-        its model is set without an update, so that `mixings` tells the gradients of weights from
+        The version is not reset: it counts the updates that the server has made. Where updates are
+        lost, the model is set without an update, so that `mixings` tells gradients of weights from
         before the crash.
+
+        Returns:
+            The number of lost updates.
         """
         for gradient in self._held:
             if gradient.status == IN_FLIGHT:
@@ -84,11 +82,8 @@ class Recovery:
         return lost
 
     def _save(self) -> None:
-        self._weights, self._state, self._version = (
-            self._node.weights,
-            self._node.state,
-            self._node.version,
-        )
+        node = self._node
+        self._weights, self._state, self._version = node.weights, node.state, node.version
 
 
 class Recoveries:
@@ -96,51 +91,48 @@ class Recoveries:
 
     def __init__(self, services: Services) -> None:
         self._services, cluster = services, services.cluster
-        self._of = {
-            rank: Recovery(node, cluster.checkpoint)
-            for rank, node in services.nodes.items()
-            if rank < 0
-        }
+        self._by_rank: dict[int, Recovery] = {}
+        for rank, node in services.nodes.items():
+            if rank < 0:
+                self._by_rank[rank] = Recovery(node, cluster.checkpoint)
         self._rows: list[list[float]] = []  # as `columns` has them
-        self._applies, self._in_vain = 0, 0
+        self._applies = 0  # updates at the last crash
+        self._in_vain = 0  # crashes in a row without an update
         for crash in cluster.server_crashes:
-            rank = SERVER - crash.shard
+            rank, restore_seconds = SERVER - crash.shard, crash.restore_seconds
             if crash.uptime is None:
-                services.env.daemon(
-                    crash.at or 0.0, partial(self._crash, rank, crash.restore_seconds)
-                )
+                services.env.daemon(crash.at or 0.0, partial(self._crash, rank, restore_seconds))
             else:
-                self._await(
-                    rank, crash.restore_seconds, services.draws(crash.uptime, CRASHES, rank)
-                )
+                draw = services.draws(crash.uptime, CRASHES, rank)
+                self._await(rank, restore_seconds, draw)
 
     def applies(self, node: Machine) -> None:
         """Take the checkpoint of a server that is due before its next update."""
-        self._of[node.rank].save_if_due(node.now)
+        self._by_rank[node.rank].save_if_due(node.now)
 
     def sent(self, message: Message) -> None:
-        """Note that a worker awaits an answer, if `message` goes to a server."""
+        """Record that a worker waits for an answer, if `message` goes to a server."""
         if message.receiver.rank < 0:
-            self._of[message.receiver.rank].owed[message.sender.rank] = None
+            self._by_rank[message.receiver.rank].owed[message.sender.rank] = None
 
     def delivered(self, message: Message) -> None:
-        """Note what a server has received, or that it has answered."""
+        """Record a message that a server has received, or its answer to a worker."""
         sender, receiver = message.sender.rank, message.receiver.rank
         if receiver < 0:
-            self._of[receiver].hold(message.content)
+            self._by_rank[receiver].hold(message.content)
         elif sender < 0:
-            self._of[sender].owed.pop(receiver, None)
+            self._by_rank[sender].owed.pop(receiver, None)
 
     def columns(self) -> Columns:
         """A row a crash, as `Outcome.restores` has them."""
         rows = np.array(self._rows, dtype=float).reshape(-1, len(RESTORE_COLUMNS))
-        return {
-            name: rows[:, place].astype(kind)
-            for place, (name, kind) in enumerate(RESTORE_COLUMNS.items())
-        }
+        columns = {}
+        for place, (name, kind) in enumerate(RESTORE_COLUMNS.items()):
+            columns[name] = rows[:, place].astype(kind)
+        return columns
 
     def _await(self, rank: int, restore_seconds: float, draw: Callable[[], float]) -> None:
-        """Let server `rank` crash after a time that is drawn, and again after each return."""
+        """Let server `rank` crash after a drawn time, and again after each return."""
         again = partial(self._await, rank, restore_seconds, draw)
         self._services.env.daemon(draw(), partial(self._crash, rank, restore_seconds, again))
 
@@ -150,7 +142,7 @@ class Recoveries:
         services, now = self._services, self._services.env.now
         services.faults.crash(rank)
         node = services.nodes[rank]
-        row = [now, math.nan, rank, node.version, self._of[rank].lose(now)]
+        row = [now, math.nan, rank, node.version, self._by_rank[rank].lose(now)]
         self._rows.append(row)
         services.env.call_in(restore_seconds, partial(self._restore, rank, row, again))
         if self._applies == services.counters.applies:
@@ -158,22 +150,18 @@ class Recoveries:
         else:
             self._in_vain = 0
         self._applies = services.counters.applies
-        if self._in_vain >= MOST_CRASHES:
-            services.stalled = (
-                f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} "
-                "times without one"
-            )
+        if self._in_vain >= MAX_CRASHES:  # it would practically never end
+            crashes = f"servers crashed {MAX_CRASHES} times without one"
+            services.stalled = f"{now:g} s after {self._applies} updates: {crashes}"
             services.end("stalled")
 
     def _restore(self, rank: int, row: list[float], again: Callable[[], None] | None) -> None:
-        """Bring server `rank` back; the workers to which it owes an answer announce themselves
-        again.
-        """
+        """Bring server `rank` back; the workers that wait for its answer announce themselves."""
         services, now = self._services, self._services.env.now
         row[1] = now
-        self._of[rank].restart(now)
+        self._by_rank[rank].restart(now)
         services.faults.restart(rank)
-        for worker in sorted(self._of[rank].owed):
+        for worker in sorted(self._by_rank[rank].owed):
             if services.nodes[worker].incarnation % 2 == 0:
                 services.nodes[worker].send(rank, None, size=0)
         if again is not None:

@@ -1,6 +1,4 @@
-"""Rounds of a collective in lock step: no messages, but a recurrence of times that is computed once
-a round.
-"""
+"""Rounds of a collective in lock step: a recurrence of times instead of messages."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -26,13 +24,12 @@ from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 from laggard.simulator.timing.events import Verb
 
-NODES_SHOWN = 8
-"""Nodes that a round waits for and that are named, at most."""
+MAX_NODES_SHOWN = 8
+"""The largest number of missing nodes that the message of a deadlock names."""
 
 
 class LockStepSchedule(Protocol):
-    """A collective, as the engine sees it: its steps for P nodes, in phases, and what they give of
-    all values.
+    """A collective, as the engine sees it: its steps for P nodes, in phases, and their result.
 
     Attributes:
         rotates: whether every step goes from each node to the next, in messages of one size.
@@ -45,14 +42,15 @@ class LockStepSchedule(Protocol):
 
 
 class Participant(Verb):
-    """Fires when a node has gone through all steps of its round, with what they give."""
+    """Fires with the result of the round, when a node has gone through all steps."""
 
     __slots__ = ("_value", "callbacks", "env", "role")
 
     _ok = True
 
     def __init__(self, env: Clock) -> None:
-        self.env, self._value, self.callbacks, self.role = env, PENDING, [], None
+        self.env, self._value = env, PENDING
+        self.callbacks, self.role = [], None
 
     def fire(self, result: Promise) -> None:
         """Fire now, inside the event that lets the node go on."""
@@ -63,12 +61,12 @@ class Participant(Verb):
 
 
 class Round:
-    """One round: who takes part in it since when, and who has gone through it.
+    """One round: the nodes that have joined it, and the moments at which they did.
 
     Attributes:
         start: when each node begins the first step.
-        joined: how many nodes take part up to now.
-        last: the rank of the latest of them.
+        joined: the number of nodes that have joined.
+        last: the rank that joined last.
         phases: the steps.
         busy: the moments up to which nodes still compute, where any does.
     """
@@ -83,9 +81,7 @@ class Round:
         self.nodes = [Participant(env) for _ in range(workers)]
 
     def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
-        """Node `rank` takes part with `value` from `time` on, as was scheduled at `since`; it
-        computes until `due`.
-        """
+        """Let node `rank` join with `value` at `time`, scheduled at `since`; it computes until `due`."""
         if due > time:
             if self.busy is None:
                 self.busy = np.zeros(len(self.nodes))
@@ -97,11 +93,11 @@ class Round:
         return self.nodes[rank]
 
     def total(self, params: int) -> Promise:
-        """What the steps give of all values."""
+        """The result of the steps for all values."""
         return self._schedule.total(self._values, params)
 
     def finishes(self, hops: Hops) -> tuple[list[Finish], Tally]:
-        """Who goes on when; and what happens in the round."""
+        """The nodes in the order in which they go on, and the messages of the round."""
         if self._schedule.rotates and hops.even and self.busy is None:
             start = float(self.start.time[self.last])
             return rotate(start, self.last, self.phases, hops, len(self.nodes))
@@ -109,27 +105,23 @@ class Round:
         return finishes(instants), tally
 
     def latest(self, hops: Hops) -> Instants:
-        """The latest event of the round that has taken place: a node began its first step, or ended
-        its last.
-        """
-        events = [self._at(self.start, self.last)]
-        gone = {rank for rank, node in enumerate(self.nodes) if node.fired}
-        if gone:
-            instants, _ = follow(self.start, self.phases, hops)
-            events += [
-                self._at(instants, rank) for rank in sort(instants).tolist() if rank in gone
-            ][-1:]
-        return max(events)
+        """The latest event of the round so far: a node began its first step, or ended its last."""
+        latest = self._at(self.start, self.last)
+        finished = {rank for rank, node in enumerate(self.nodes) if node.fired}
+        if not finished:
+            return latest
+        instants, _ = follow(self.start, self.phases, hops)
+        *_, last = (rank for rank in sort(instants).tolist() if rank in finished)
+        return max(latest, self._at(instants, last))
 
     def _at(self, instants: Instants, rank: int) -> Instants:
         time, since, hops, order = (column[rank].item() for column in instants)
-        # what receives the message, and what sends it
+        # Orders 2 k and 2 k + 1 are the receiver and the sender of one message: both have gone on.
         return Instants(time, since, hops, order | 1)
 
 
 class Rounds:
-    """The rounds of a run whose messages are computed together, since nothing else is on their
-    links.
+    """The rounds of a run, computed at once because their messages are alone on their links.
 
     The result is that of messages, to rounding: the same rows in the same order, and the same
     counts.
@@ -164,34 +156,33 @@ class Rounds:
         tag: Hashable,
         gradient: Any = None,
     ) -> Participant:
-        """Node `rank` takes part in round `tag` with `value`; fires with what all get, `(ensemble,
-        params)`.
+        """Let node `rank` join round `tag` with `value`; fires with the result `(ensemble, params)`.
 
         `gradient` is the one of which `value` is a part, where it is not all of it.
         """
         if tag not in self._open:
             self._open[tag] = Round(self._env, schedule, self._workers)
-        entered, now, of = self._open[tag], self._env._now, value if gradient is None else gradient
-        event = entered.join(rank, value, now, getattr(of, "started", now), getattr(of, "due", now))
+        entered, now = self._open[tag], self._env._now
+        source = value if gradient is None else gradient
+        started, due = getattr(source, "started", now), getattr(source, "due", now)
+        event = entered.join(rank, value, now, started, due)
         if entered.joined == self._workers:
             self._schedule(tag, entered, entered.total(params))
         return event
 
     def _schedule(self, tag: Hashable, entered: Round, result: Promise) -> None:
-        """Schedule that the nodes of a round go on, each at its moment."""
+        """Schedule the moments at which the nodes of a round go on."""
         ends, tally = entered.finishes(self._hops)
         calls: list[tuple[float, int, int, Callable[[], object]]] = []
         for finish in ends:
             nodes = [entered.nodes[rank] for rank in finish.ranks]
-            go_on = partial(
-                self._go_on,
-                nodes,
-                result,
-                partial(self._end, tag, tally) if finish is ends[-1] else None,
-            )
+            end = None
+            if finish is ends[-1]:
+                end = partial(self._end, tag, tally)
+            go_on = partial(self._go_on, nodes, result, end)
             if ends[0].time <= finish.since and ends[0].time < finish.time:
-                # others have begun to compute before the last message is sent: it comes after work
-                # that ends with it
+                # Other nodes have begun to compute before the last message is sent: its arrival
+                # must be scheduled then, to come after their work that ends with it.
                 send = partial(self._env.call_at, finish.time, go_on)
                 calls.append((finish.since, finish.hops - 1, finish.order // 2, send))
             else:
@@ -202,7 +193,7 @@ class Rounds:
     def _go_on(
         self, nodes: Sequence[Participant], result: Promise, end: Callable[[], None] | None
     ) -> None:
-        """Let nodes go on; then end the round, if they are the last."""
+        """Let nodes go on; `end` is for the last ones of the round."""
         for node in nodes:
             node.fire(result)
         if end is not None:
@@ -215,19 +206,17 @@ class Rounds:
         self._sending += tally.sending
 
     def waits(self) -> list[str]:
-        """Whom the rounds wait for that not all nodes have joined."""
-        missing = {
-            tag: np.flatnonzero(each.start.time == NEVER).tolist()
-            for tag, each in self._open.items()
-            if each.joined < self._workers
-        }
-        return [
-            f"round {tag!r} of a collective waits for nodes {ranks[:NODES_SHOWN]}"
-            for tag, ranks in missing.items()
-        ]
+        """The rounds that wait for nodes to join, and these nodes, as text."""
+        waits = []
+        for tag, entered in self._open.items():
+            if entered.joined < self._workers:
+                missing = np.flatnonzero(entered.start.time == NEVER).tolist()
+                nodes = missing[:MAX_NODES_SHOWN]
+                waits.append(f"round {tag!r} of a collective waits for nodes {nodes}")
+        return waits
 
     def tally(self, reached: str | None) -> Tally:
-        """The messages of all rounds, of those that have not ended up to the run's last event.
+        """The messages of all rounds; of rounds under way, those before the run's last event.
 
         Args:
             reached: the limit that has ended the run.

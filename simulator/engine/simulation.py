@@ -70,21 +70,26 @@ class Simulation:
     ) -> None:
         algorithm.check_cluster(cluster)
         check_periods(stop, evaluate, cluster)
-        cluster = cluster.bound(seeds.cluster)
-        self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
-        self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)
+        self.cluster = cluster = cluster.bound(seeds.cluster)
+        self.crashes = cluster.has_crashes
+        ties = None
+        if cluster.ties == "random":
+            ties = stream(seeds.cluster, TIES)
+        self.env = Clock(ties)
+        self.trace, self.counters = Trace(self.env), Counters(task)
         self.log: MessageLog | None = None
         if record is not None and record.messages:
             self.log = MessageLog(self.env)
-        self.reached, self.snapshots = cast(str | None, None), cast("Snapshots | None", None)
+        self.reached: str | None = None
+        self.snapshots: Snapshots | None = None
         if stop.gradients is not None:
             self.counters.most_computed = stop.gradients
-        self._task, self._stop, self._watch, self.crashes = task, stop, watch, cluster.has_crashes
+        self._task, self._stop, self._watch = task, stop, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
         self.model_bytes = bytes_of(task, start.shape[1])
         if cluster.network.message_bytes is not None:
             self.model_bytes = cluster.network.message_bytes
-        if start.shape[1] == 0:
+        if start.shape[1] == 0:  # no call of torch in a run of the clock alone
             start = cast(Tensor, EmptyWeights(len(start)))
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
         self.pool = GradientPool(task, start, self.trace.record, memory, defer)
@@ -102,9 +107,7 @@ class Simulation:
         self._replicas = len(models)
 
     def _connect(self, algorithm: "Algorithm", seed: int) -> None:
-        """Make the network of the cluster, and rounds in lock step where its times need no
-        messages.
-        """
+        """Make the network, and rounds in lock step where messages are not needed for the times."""
         cluster, network = self.cluster, self.cluster.network
         self.topology = resolve_topology(network.topology, algorithm.topology)
         self.group_size = network.group_size(cluster.workers) or 1
@@ -122,6 +125,7 @@ class Simulation:
         roles = algorithm.roles(workers)
         collect_garbage(workers)
         with rare_collections(workers):
+            # All nodes exist before a role starts: its first line may send to any of them.
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             readmits = algorithm.readmits or workers == 1
             self.faults = Faults(
@@ -151,7 +155,7 @@ class Simulation:
         return self._outcome()
 
     def progress(self) -> RunProgress:
-        """How far the simulation has come."""
+        """The progress of the simulation on each axis."""
         return self.counters.progress(self.env.now, self._replicas)
 
     def evaluations(self) -> Columns:
@@ -159,9 +163,7 @@ class Simulation:
         return self._learning.columns()
 
     def applies(self, gradients: Sequence[GradientPromise]) -> bool:
-        """Count one node's update by `gradients`; False once the end is reached, after which
-        nothing counts.
-        """
+        """Count one node's update by `gradients`; False after the end, when nothing counts."""
         if self.reached is not None:
             return False
         counters, criteria = self.counters, self._criteria
@@ -177,14 +179,18 @@ class Simulation:
         return True
 
     def lost(self, message: Message) -> None:
-        """Count a lost message: nobody else has the gradients that its sender computed, if that
-        crashed or sent them to a server.
+        """Count a lost message, and the gradients that are lost with it.
+
+        These are the sender's, if it crashed or sent them to a server: it has no copy of them.
         """
         if self.log is not None:
             self.log.lost(message)
         sender = message.sender
-        alone = sender.incarnation != message.incarnations[0] or message.receiver.rank < 0
-        self.counters.lose(message.content, sender.rank if alone else None)
+        crashed = sender.incarnation != message.incarnations[0]
+        worker = None
+        if crashed or message.receiver.rank < 0:
+            worker = sender.rank
+        self.counters.lose(message.content, worker)
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
         times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
@@ -198,14 +204,11 @@ class Simulation:
         return kind(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
 
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
-        """The function that gives the next of node `rank`'s `seconds`, of a law by the stream of
-        its `purpose`.
-        """
+        """The function that gives node `rank`'s next `seconds`; a law has a stream by `purpose`."""
         if not is_law(seconds):
             return repeat(cast(float, seconds)).__next__
-        return Durations(
-            seconds, StoredStream(self._generator, self._seed, purpose, rank), rank
-        ).next
+        times = StoredStream(self._generator, self._seed, purpose, rank)
+        return Durations(seconds, times, rank).next
 
     def _stall(self) -> None:
         """End a run in which no event is left although nodes wait.
@@ -214,9 +217,8 @@ class Simulation:
             Deadlock: no node crashed, so that the algorithm is the cause.
         """
         waits = describe_waits(self.nodes, self.faults.outside)
-        rounds = [] if self.lock_step is None else self.lock_step.waits()
-        if rounds:
-            waits = "; ".join(rounds)
+        if self.lock_step is not None:
+            waits = "; ".join(self.lock_step.waits()) or waits
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")
@@ -244,21 +246,27 @@ class Simulation:
                 self.nodes[rank].spent[SENDING] += seconds
         for node in self.nodes.values():
             node.close()
-        workers = [node for rank, node in self.nodes.items() if rank >= 0]
-        spent = np.array([node.spent for node in workers])
+        ranks = [rank for rank in self.nodes if rank >= 0]
+        spent = np.array([self.nodes[rank].spent for rank in ranks])
+        workers = {
+            "worker": np.array(ranks),
+            "computing": spent[:, BUSY],
+            "sending": spent[:, SENDING],
+            "waiting": spent[:, WAITING],
+            "down": spent[:, DOWN],
+        }
         updates = self.trace.columns()
+        message_log = None
         if self.log is not None:
             updates = updates.arriving(self.log.arrivals(updates))
+            message_log = self.log.columns(updates)
+        restores: Columns = {}
+        if self.recoveries is not None:
+            restores = self.recoveries.columns()
         return Outcome(
             metrics=self._learning.columns(),
             updates=updates,
-            workers={
-                "worker": np.array([node.rank for node in workers]),
-                "computing": spent[:, BUSY],
-                "sending": spent[:, SENDING],
-                "waiting": spent[:, WAITING],
-                "down": spent[:, DOWN],
-            },
+            workers=workers,
             nodes=self._learning.spread.columns(),
             weights=self._evaluations.model(),
             gradients=self.counters.gradients(self.trace.counts),
@@ -268,7 +276,7 @@ class Simulation:
             progress=self.progress(),
             diverged=self._learning.diverged,
             stalled=self.stalled,
-            restores={} if self.recoveries is None else self.recoveries.columns(),
+            restores=restores,
             models=self._learning.models,
-            message_log=None if self.log is None else self.log.columns(updates),
+            message_log=message_log,
         )

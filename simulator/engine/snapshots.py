@@ -1,8 +1,8 @@
-"""Snapshots of a run, from which it goes on after its process has ended.
+"""Snapshots of a run, from which it continues after its process has ended.
 
-Roles are generators, which cannot be stored. But no event time depends on a tensor. So a run goes
-on in three steps: all its events take place again, with gradients of zeros; at the moment of the
-snapshot every tensor that the simulation can still use gets the value that it had; from there on
+Roles are generators, which cannot be stored. But no event time depends on a tensor. So a run
+continues in three steps: all its events are repeated, with gradients of zeros; at the moment of the
+snapshot every tensor that the simulation can still use gets its stored value; from then on
 gradients are computed.
 """
 
@@ -21,21 +21,21 @@ from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.task import Task
 from laggard.simulator.recording.outcome import Outcome
 
-MOST_OF_TIME = 0.05
-"""The share of the wall time that snapshots may take."""
+MAX_TIME_SHARE = 0.05
+"""The largest share of the wall time that snapshots may take."""
 
 
 class SnapshotError(ValueError):
-    """A run cannot go on from a snapshot."""
+    """A run cannot continue from a snapshot."""
 
 
 class Snapshot(NamedTuple):
     """A run at the end of an instant.
 
     Attributes:
-        updates: of single models, at the last of which the snapshot was asked for.
+        updates: of single models, after which the snapshot was taken.
         fingerprint: of everything but the tensors' values, see `Reached`.
-        tensors: the values, in the order of `Reached`; the simulation's own when it is taken.
+        tensors: the values, in the order of `Reached`; at first the simulation's own tensors.
     """
 
     updates: int
@@ -44,19 +44,19 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots:
-    """Takes snapshots of a run while it is simulated, and lets it go on from an earlier one.
+    """Takes snapshots of a run, and continues it from an earlier one.
 
-    They change neither its events nor its values. A run without learning has none: it would be
-    simulated as a whole.
+    They change neither its events nor its values. A run without learning has none: it is repeated
+    as a whole.
 
     Args:
         save: called with each snapshot, to write or copy it at once.
-        every: wall time (s) from one to the next, longer where they would take more than a
+        every: wall time (s) from one snapshot to the next; longer where they would take more than a
             twentieth of the time.
-        start: the one from which the run goes on; None simulates it from its start.
+        start: the snapshot from which the run continues; None simulates it from its start.
 
     Attributes:
-        replays: whether the events up to `start` take place again.
+        replays: whether the run repeats the events up to `start`.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class Snapshots:
         """Run the simulation to the end.
 
         Raises:
-            SnapshotError: its events up to the snapshot are not those of the run that the snapshot
-                was taken of, or what its roles do depends on values of tensors.
+            SnapshotError: the events up to the snapshot differ from those of its run, or the roles
+                depend on values of tensors.
         """
         if not simulation.pool.learns:
             return simulation.run()
@@ -85,16 +85,14 @@ class Snapshots:
             raise
         except Exception as error:
             if self.replays:
-                raise SnapshotError(f"its events cannot take place again: {error}") from error
+                raise SnapshotError(f"its events cannot be repeated: {error}") from error
             raise
         if self.replays:
             raise SnapshotError("the run ends before it")
         return outcome
 
     def applied(self) -> None:
-        """Take a snapshot, or go on from the one given, after all else of this instant, if that is
-        due.
-        """
+        """Take a snapshot, or continue from `start`, if due, at the end of this instant."""
         updates, clock = self._simulation.counters.applies, self._simulation.env
         if self._start is not None:
             if updates == self._start.updates:
@@ -108,10 +106,10 @@ class Snapshots:
         self._simulation.pool.finish()
         try:
             reached = Reached(self._simulation)
-        except TypeError:  # this algorithm has none
+        except TypeError:  # the algorithm keeps objects in a set, whose order does not repeat
             return
         self._save(Snapshot(updates, reached.fingerprint, reached.tensors))
-        self._due = monotonic() + max(self._every, (monotonic() - begun) / MOST_OF_TIME)
+        self._due = monotonic() + max(self._every, (monotonic() - begun) / MAX_TIME_SHARE)
 
     def _restore(self, start: Snapshot) -> None:
         try:
@@ -120,10 +118,11 @@ class Snapshots:
             raise SnapshotError(str(error)) from None
         if reached.fingerprint != start.fingerprint:
             raise SnapshotError(
-                f"after {start.updates} updates the run is not the one that it was taken of"
+                f"after {start.updates} updates the run differs from that of the snapshot"
             )
         for tensor, value in zip(reached.tensors, start.tensors, strict=True):
-            # not a change in place: only now has the tensor the value that it stands for
+            # Through `data`, which does not count as a change in place: promises at these weights
+            # would refuse one.
             tensor.data.copy_(value)
         self._learn(self._task)
         self._start, self.replays = None, False
@@ -134,9 +133,7 @@ class Snapshots:
 
 
 class Replayed:
-    """A task whose gradients, losses and measures are zeros; the first of each are computed, for
-    their types.
-    """
+    """A task whose gradients, losses and measures are zeros, after the first, which give types."""
 
     def __init__(self, task: Task) -> None:
         self._task, self.batch, self.epoch, self.lanes = task, task.batch, task.epoch, task.lanes

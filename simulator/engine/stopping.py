@@ -21,9 +21,8 @@ class Stop(Settings):
     Attributes:
         epochs: samples of the mini-batches whose gradients were applied, over the size of the
             training set.
-        updates: of the model; where P nodes keep models of their own, each of their updates counts
-            1/P.
-        gradients: computed; the last one is counted but not applied.
+        updates: of the model; where each of P nodes keeps a model, an update of one counts 1/P.
+        gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
         accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside
             another limit, since a run may never reach it.
@@ -38,18 +37,16 @@ class Stop(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if all(limit is None for field, limit in vars(self).items() if field != "accuracy"):
-            expected = (
-                "at least one of epochs, updates, gradients, time"
-                + " beside accuracy" * bool(self.accuracy)
-            )
+            expected = "at least one of epochs, updates, gradients, time"
+            if self.accuracy:
+                expected += " beside accuracy"
             raise InvalidSettingError("Stop", "epochs", expected, None)
 
     def reached(self, progress: RunProgress) -> str | None:
-        """The limit that has been reached, if any. Epochs are sums of fractions: a billionth less
-        is enough.
-        """
+        """The limit that has been reached, if any."""
         if self.updates is not None and progress.updates >= self.updates:
             return "updates"
+        # Epochs are sums of fractions, which may be a few roundings below the limit.
         if self.epochs is not None and progress.epochs >= self.epochs * (1 - 1e-9):
             return "epochs"
         if self.gradients is not None and progress.gradients >= self.gradients:
@@ -59,11 +56,10 @@ class Stop(Settings):
 
 @dataclass(frozen=True)
 class Evaluate(Settings):
-    """How often the model is evaluated, besides at the start and at the end; it costs no virtual
-    time.
+    """How often the model is evaluated, besides at the start and at the end, at no virtual time.
 
     Attributes:
-        every_epochs: epochs from one evaluation to the next; 1 where no other period is given.
+        every_epochs: epochs from one evaluation to the next; 1 without another period.
         every_updates: updates from one to the next, instead.
         every_seconds: virtual time from one to the next (s), instead.
         nodes: whether every node's model is measured beside their mean, where nodes have models of
@@ -79,22 +75,19 @@ class Evaluate(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        axes = [
-            axis
-            for axis in ("every_epochs", "every_updates", "every_seconds")
-            if getattr(self, axis) is not None
-        ]
-        if len(axes) > 1:
-            raise InvalidSettingError(
-                "Evaluate", axes[1], f"none beside {axes[0]}", getattr(self, axes[1])
-            )
-        if not axes:
+        periods = []
+        for name in ("every_epochs", "every_updates", "every_seconds"):
+            if getattr(self, name) is not None:
+                periods.append(name)
+        if len(periods) > 1:
+            first, second, *_ = periods
+            got = getattr(self, second)
+            raise InvalidSettingError("Evaluate", second, f"none beside {first}", got)
+        if not periods:
             object.__setattr__(self, "every_epochs", 1.0)
 
     def period(self, progress: RunProgress) -> int:
-        """How many times the axis of updates or epochs has passed its period; 0 where seconds are
-        the axis.
-        """
+        """The number of whole periods passed, of updates or epochs; 0 where seconds are the axis."""
         if self.every_updates is not None:
             return math.floor(progress.updates / self.every_updates + 1e-9)
         if self.every_epochs is not None:
@@ -102,75 +95,78 @@ class Evaluate(Settings):
         return 0
 
 
-MOST_EVALUATIONS, MOST_BATCHES, MOST_CHANGES = 10**5, 10**8, 10**4
-"""In a run, of a worker in a run, and in a mini-batch: beyond that a run would practically never
-end.
-"""
+# Above these limits a run would practically never end.
+MAX_EVALUATIONS = 10**5  # of a run, by seconds
+MAX_BATCHES = 10**8  # of a worker
+MAX_CHANGES = 10**4  # of a Markov chain in a mini-batch
 
 
 def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
-    """Raise `InvalidSettingError` where a period is so short that its repetitions would take for
-    ever.
-    """
-    mean = cluster.compute.mean
-    fast, slow = (defaultdict[int, float](lambda: mean) for _ in range(2))  # seconds by rank
-    for one in cluster.slowdowns:
-        if isinstance(one, Factor | Window | Markov):
-            for rank in one.ranks:
-                fast[rank] *= min(one.factor, 1.0)
-                slow[rank] *= max(one.factor, 1.0)
-        elif isinstance(one, Recorded):
-            for rank, factor in one.by_worker.items():  # 1 before the first row
-                fast[rank] *= min(factor.values)
-                slow[rank] *= max(factor.values)
-    shortest, longest = min(fast.values(), default=mean), max(slow.values(), default=mean)
+    """Raise `InvalidSettingError` where a period is so short that a run would never end."""
+    shortest, longest = _batch_seconds(cluster)
     if not 0 < shortest <= longest < math.inf:
-        raise InvalidSettingError(
-            "Cluster", "slowdowns", "factors that leave seconds > 0", "one that is too extreme"
-        )
-    for index, one in enumerate(cluster.slowdowns):
-        if isinstance(one, Markov) and longest > MOST_CHANGES * (one.slow_for + one.fast_for):
-            expected = (
-                f"at least {longest / MOST_CHANGES:g} s together with fast_for: "
-                f"{MOST_CHANGES:,} changes a batch"
-            )
-            raise InvalidSettingError(
-                "Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for
-            )
+        expected = "factors that leave seconds > 0"
+        raise InvalidSettingError("Cluster", "slowdowns", expected, "one that is too extreme")
+    for index, slowdown in enumerate(cluster.slowdowns):
+        if not isinstance(slowdown, Markov):
+            continue
+        if longest > MAX_CHANGES * (slowdown.slow_for + slowdown.fast_for):
+            least = f"at least {longest / MAX_CHANGES:g} s together with fast_for"
+            expected = f"{least}: {MAX_CHANGES:,} changes a batch"
+            key = f"slowdowns.{index}.slow_for"
+            raise InvalidSettingError("Cluster", key, expected, slowdown.slow_for)
     time, period = stop.time or 0.0, evaluate.every_seconds
-    waits = (
-        cluster.network.latency,
-        cluster.network.latency_from(-1),
-        cluster.apply_seconds,
-        cluster.receive_seconds,
-        cluster.reply_seconds,
-    )
-    moments = [one.back or one.at for one in cluster.crashes]
-    moments += [crash.first + crash.restore_seconds for crash in cluster.server_crashes]
-    if cluster.network.changes is not None:
-        for row in cluster.network.changes.rows:
-            moment = row.latency or 0.0
-            if row.bandwidth == 0:  # nothing passes before the row ends
-                moment += row.end
-            moments.append(moment)
-    ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, *map(mean_of, waits), *moments)
-    if period is not None and ahead > MOST_EVALUATIONS * period:
-        raise InvalidSettingError(
-            "Evaluate", "every_seconds", f"at least {ahead / MOST_EVALUATIONS:g} s", period
-        )
-    if time > MOST_BATCHES * shortest:
-        expected = (
-            f"at most {MOST_BATCHES * shortest:g} s, in which a worker makes {MOST_BATCHES:,} "
-            "mini-batches"
-        )
+    if period is not None:
+        gap = max(time, longest * MAX_EVALUATIONS / MAX_CHANGES, _longest_pause(cluster))
+        if gap > MAX_EVALUATIONS * period:
+            expected = f"at least {gap / MAX_EVALUATIONS:g} s"
+            raise InvalidSettingError("Evaluate", "every_seconds", expected, period)
+    if time > MAX_BATCHES * shortest:
+        most = f"at most {MAX_BATCHES * shortest:g} s"
+        expected = f"{most}, in which a worker makes {MAX_BATCHES:,} mini-batches"
         raise InvalidSettingError("Stop", "time", expected, time)
 
 
-def first(due: Callable[[int], bool], now: int) -> float:
-    """The first count after `now` at which something is `due`, and stays due from then on; infinite
-    if there is none.
+def _batch_seconds(cluster: Cluster) -> tuple[float, float]:
+    """The mean seconds of a mini-batch: on the fastest worker at its fastest, and the slowest."""
+    mean = cluster.compute.mean
+    fast = defaultdict[int, float](lambda: mean)  # by rank
+    slow = defaultdict[int, float](lambda: mean)
+    for slowdown in cluster.slowdowns:
+        if isinstance(slowdown, Factor | Window | Markov):
+            for rank in slowdown.ranks:
+                fast[rank] *= min(slowdown.factor, 1.0)
+                slow[rank] *= max(slowdown.factor, 1.0)
+        elif isinstance(slowdown, Recorded):
+            for rank, factor in slowdown.by_worker.items():  # 1 before the first row
+                fast[rank] *= min(factor.values)
+                slow[rank] *= max(factor.values)
+    return min(fast.values(), default=mean), max(slow.values(), default=mean)
 
-    Computed once per criterion reached, so that an update compares two numbers only.
+
+def _longest_pause(cluster: Cluster) -> float:
+    """The longest time (s) without an event but evaluations that the cluster's settings cause."""
+    network = cluster.network
+    pauses = [mean_of(network.latency), mean_of(network.latency_from(-1))]
+    for seconds in (cluster.apply_seconds, cluster.receive_seconds, cluster.reply_seconds):
+        pauses.append(mean_of(seconds))
+    for crash in cluster.crashes:
+        pauses.append(crash.back or crash.at)
+    for server_crash in cluster.server_crashes:
+        pauses.append(server_crash.first + server_crash.restore_seconds)
+    if network.changes is not None:
+        for row in network.changes.rows:
+            pause = row.latency or 0.0
+            if row.bandwidth == 0:  # nothing passes before the row ends
+                pause += row.end
+            pauses.append(pause)
+    return max(pauses)
+
+
+def first(due: Callable[[int], bool], now: int) -> float:
+    """The first count after `now` at which `due` holds, and holds from then on; inf without one.
+
+    It is computed once per criterion reached, so that an update compares two numbers only.
 
     Example:
         >>> first(lambda count: count >= 1000, 10)
@@ -185,8 +181,7 @@ def first(due: Callable[[int], bool], now: int) -> float:
 
 
 class StoppingCriteria:
-    """The next limit and the next evaluation, on the axes of updates, of which one of `models`
-    counts 1 / models.
+    """The next limit and the next evaluation by counts; an update of a model counts 1 / models.
 
     Attributes:
         applies, applied: the counts at which the next of them may be due.
@@ -198,18 +193,19 @@ class StoppingCriteria:
         self.applies = self.applied = 0.0
 
     def take(self, progress: RunProgress) -> tuple[str | None, bool]:
-        """The limit reached at `progress`, if any, and whether an evaluation is due; then find the
-        next counts.
+        """The limit reached at `progress`, if any, and whether an evaluation is due.
+
+        Afterwards `applies` and `applied` are those of the next limit or evaluation.
         """
         limit, periods = self._stop.reached(progress), self._evaluate.period(progress)
-        evaluation, self._periods = periods > self._periods, max(periods, self._periods)
+        evaluation = periods > self._periods
+        self._periods = max(periods, self._periods)
         counts, models = self._counts, self._models
         self.applies = first(lambda count: self._due(counts.at(count, 0, models)), counts.applies)
         self.applied = first(lambda count: self._due(counts.at(0, count, models)), counts.applied)
         return limit, evaluation
 
     def _due(self, progress: RunProgress) -> bool:
-        return (
-            self._stop.reached(progress) is not None
-            or self._evaluate.period(progress) > self._periods
-        )
+        if self._stop.reached(progress) is not None:
+            return True
+        return self._evaluate.period(progress) > self._periods

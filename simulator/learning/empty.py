@@ -8,8 +8,7 @@ from torch import Tensor
 
 
 class EmptyWeights:
-    """A tensor `(ensemble, 0)` whose arithmetic makes no calls of torch, which would cost time and
-    compute nothing.
+    """A tensor `(ensemble, 0)` whose arithmetic makes no calls of torch: they would only cost time.
 
     It behaves like a tensor; operations that are rare for weights are done on a real tensor.
 
@@ -74,43 +73,39 @@ class EmptyWeights:
         return _like(function(*_real(args), **_real(named or {})))
 
 
-def _asked(name: str) -> Any:
+def _delegate(name: str) -> Any:
     """The property or method `name` of a real tensor."""
 
-    def ask(empty: EmptyWeights) -> Any:
-        asked = getattr(empty.tensor(), name)
-        if callable(asked):
-            return lambda *args, **named: _like(asked(*_real(args), **_real(named)))
-        return asked
+    def get(empty: EmptyWeights) -> Any:
+        attribute = getattr(empty.tensor(), name)
+        if callable(attribute):
+            return lambda *args, **named: _like(attribute(*_real(args), **_real(named)))
+        return attribute
 
-    return property(ask)
+    return property(get)
 
 
-# `__getattr__` would make each attribute take three times as long, also those above
+# Not `__getattr__`: with it every attribute, also those above, would take three times as long.
 for _name in dir(Tensor):
     if not _name.startswith("_") and not hasattr(EmptyWeights, _name):
-        setattr(EmptyWeights, _name, _asked(_name))
+        setattr(EmptyWeights, _name, _delegate(_name))
 
 
-def _real(given: Any) -> Any:
-    """`given` with real tensors for `EmptyWeights`, also in tuples, lists and dicts."""
-    if isinstance(given, EmptyWeights):
-        return given.tensor()
-    if isinstance(given, tuple | list):
-        return type(given)(_real(part) for part in given)
-    if isinstance(given, dict):
-        return {name: _real(part) for name, part in given.items()}
-    return given
+def _real(value: Any) -> Any:
+    """`value` with real tensors for `EmptyWeights`, also in tuples, lists and dicts."""
+    if isinstance(value, EmptyWeights):
+        return value.tensor()
+    if isinstance(value, tuple | list):
+        return type(value)(_real(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _real(part) for name, part in value.items()}
+    return value
 
 
-def _like(answer: Any) -> Any:
-    """`EmptyWeights` where torch's answer has the shape and type of such weights."""
-    weights = (
-        isinstance(answer, Tensor)
-        and answer.ndim == 2
-        and answer.shape[1] == 0
-        and answer.dtype == torch.float32
-    )
-    if weights:
-        return EmptyWeights(answer.shape[0])
-    return answer
+def _like(result: Any) -> Any:
+    """`EmptyWeights` where a result of torch has the shape and type of such weights."""
+    if not isinstance(result, Tensor) or result.dtype != torch.float32:
+        return result
+    if result.ndim == 2 and result.shape[1] == 0:
+        return EmptyWeights(result.shape[0])
+    return result

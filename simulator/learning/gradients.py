@@ -1,11 +1,9 @@
-"""Gradients as promises: their weights, worker, staleness and status, and values derived from
-them.
-"""
+"""Gradients as promises: their weights, worker, staleness, status, and derived values."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
+from laggard.simulator.learning.promises import Derived, Promise, evaluate
 from laggard.simulator.learning.weights import Model, Piece
 
 if TYPE_CHECKING:
@@ -16,12 +14,11 @@ if TYPE_CHECKING:
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
 STATUSES = (APPLIED, DROPPED, CANCELLED)
 
-WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that is not divided
+WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of an undivided gradient; shared, never filled
 
 
 class GradientPromise(Promise):
-    """The promise of a gradient, of a piece of one, or of a value that a worker derives from one
-    before sending it.
+    """The promise of a gradient, of a piece of one, or of a value derived from one.
 
     Attributes:
         worker: the rank that computes it.
@@ -30,8 +27,8 @@ class GradientPromise(Promise):
         mixed_read: the averaging steps of that model when it was read.
         share: its mini-batches as a fraction of an epoch.
         status: in flight, applied, dropped or cancelled.
-        columns: the part of the parameters that it is the gradient of.
-        whole: the gradient that it is, is a piece of, or is derived from.
+        columns: the parameters with respect to which it is the gradient.
+        whole: the gradient itself, or the one of which it is a piece or a derived value.
         staleness: updates that the model read has received since; fixed once the status is final.
         mixings: averaging steps of that model since the read; fixed likewise.
         target: the rank of the node whose model was read, and whose updates make it stale.
@@ -57,14 +54,14 @@ class GradientPromise(Promise):
         return self.version_read + self.staleness
 
     def piece(self, rank: int) -> "GradientPromise":
-        """The promise of the slice that belongs to node `rank`; the whole where one node owns all
-        weights.
-        """
+        """The promise of the slice that belongs to node `rank`; itself where a node owns all."""
         return self
 
     def resolve(self, status: str) -> "Gradient | None":
-        """Make the status final: applied, dropped or cancelled; return the gradient if this makes
-        its status final.
+        """Make the status final: applied, dropped or cancelled.
+
+        Returns:
+            The whole gradient, if this makes its status final.
         """
         raise NotImplementedError
 
@@ -77,21 +74,21 @@ class GradientPromise(Promise):
     ) -> "GradientPromise":
         """This gradient with another value: `function(own, *theirs)` of values `(ensemble, n)`.
 
-        For what a worker does to a gradient before it sends it: compress, clip, correct, add noise,
-        average. `function` is pure and called at most once, when the value is first needed. State,
-        such as the error in error feedback, is passed in `promises`, since values may be computed
-        late, together, or never.
+        A worker uses it to compress, clip, correct or average a gradient before it sends it.
+        `function` is pure and called at most once, when the value is first needed. State, such as
+        the error in error feedback, is passed in `promises`, since values may be computed late,
+        together, or never.
 
         Args:
             function: from the gradient's value and those of `promises` to the new value.
-            promises: what else the value depends on.
-            batches: how many times the gradient's mini-batches the value represents.
+            promises: the other promises on which the value depends.
+            batches: the number of mini-batches that the value represents, over the gradient's.
         """
         return MappedGradient(self, (self, *promises), function, batches * self.share)
 
 
 class Read(GradientPromise):
-    """A gradient or a piece of one: taken at a model that may change afterwards."""
+    """A gradient or a piece of one, taken at a model that may change afterwards."""
 
     __slots__ = ()
 
@@ -116,7 +113,7 @@ class Read(GradientPromise):
         return self._owner.rank
 
 
-class Gradient(Leaf, Read):
+class Gradient(Read):
     """The promise of one mini-batch's gradient `(ensemble, params)`.
 
     Attributes:
@@ -182,10 +179,8 @@ class Gradient(Leaf, Read):
             check_repeated(self, status)
             return None
         owner, pool = self._owner, self._pool
-        self._staleness, self._mixings = (
-            owner.version - self.version_read,
-            owner.mixings - self.mixed_read,
-        )
+        self._staleness = owner.version - self.version_read
+        self._mixings = owner.mixings - self.mixed_read
         self.status = status
         if pool.learns:
             pool.withdraw(self)
@@ -194,19 +189,16 @@ class Gradient(Leaf, Read):
         return self
 
     def cancel(self) -> None:
-        """Withdraw the promise of a computation that was interrupted; a status that is final
-        stays.
-        """
+        """Withdraw the promise of an interrupted computation; a final status stays."""
         if self.status == IN_FLIGHT:
             self.resolve(CANCELLED)
 
 
 class GradientPiece(Derived, Read):
-    """The promise of the slice of a gradient that belongs to one of several owners: a shard, a
-    pipeline's stage.
+    """The promise of one owner's slice of a gradient: a shard's, or a pipeline stage's.
 
-    It has a read, a staleness and a status of its own; the first piece that is applied makes its
-    gradient applied, and the gradient is dropped once all of its pieces are.
+    A piece has its own read, staleness and status. The first piece that is applied makes the whole
+    gradient applied; the gradient is dropped once all of its pieces are.
     """
 
     __slots__ = (
@@ -223,15 +215,11 @@ class GradientPiece(Derived, Read):
     )
 
     def __init__(self, whole: Gradient, piece: Piece) -> None:
-        self.columns = slice(piece.start, piece.stop)
+        self.columns, stamp = piece
         super().__init__((whole,), lambda value: value[:, self.columns])
-        self._owner, self.version_read, self.mixed_read = piece.stamp
-        self.whole, self.worker, self.share, self.status = (
-            whole,
-            whole.worker,
-            whole.share,
-            IN_FLIGHT,
-        )
+        self._owner, self.version_read, self.mixed_read = stamp
+        self.whole, self.worker = whole, whole.worker
+        self.share, self.status = whole.share, IN_FLIGHT
 
     @property
     def weights(self) -> "Tensor":  # type: ignore[override]  # a view made when it is needed
@@ -242,7 +230,9 @@ class GradientPiece(Derived, Read):
             check_repeated(self, status)
             return None
         whole, pool = self.whole, self.whole._pool
-        self._staleness, self._mixings, self.status = self.staleness, self.mixings, status
+        # Read before the status changes: afterwards the two properties answer the stored values.
+        self._staleness, self._mixings = self.staleness, self.mixings
+        self.status = status
         last = all(piece.status != IN_FLIGHT for piece in whole._pieces.values())
         first = whole.status is IN_FLIGHT and (status == APPLIED or last)
         if first:
@@ -256,10 +246,10 @@ class GradientPiece(Derived, Read):
 
 
 def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:
-    """Accept that a status that is final is given again, where that is allowed.
+    """Check a second final status: only a gradient that was applied may be applied again.
 
     Raises:
-        RuntimeError: it is not: only being applied again, by another node, is allowed.
+        RuntimeError: another status, before or now.
     """
     if not gradient.status == status == APPLIED:
         raise RuntimeError(
@@ -268,9 +258,7 @@ def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:
 
 
 class MappedGradient(Derived, GradientPromise):
-    """What `GradientPromise.map` makes: another value, and all else as for the original
-    gradient.
-    """
+    """The result of `GradientPromise.map`: another value; everything else is the original's."""
 
     __slots__ = ("_of", "share")
 

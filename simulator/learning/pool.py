@@ -17,23 +17,20 @@ from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, WHOLE, Grad
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model, Piece, Stamp
 
-# times the lanes: threads wait for each other at the end of a call, so that longer calls are
-# cheaper
-AHEAD = 4
+CALLS_AHEAD = 4
+"""The size of a call in lanes while few gradients go unused."""
 MEMORY = 4.0 * 2**30  # bytes
-PROMISE_SHARE = 0.25  # of a GPU's free memory, for promises; calls take half of what is left
+PROMISE_SHARE = 0.25  # of a GPU's free memory, for promises; calls take half of the rest
 FREE: dict[str, Callable[[torch.device], float]] = {
     "cuda": lambda device: torch.cuda.mem_get_info(device)[0]
 }
 """Free bytes of a type of device."""
-# the largest share of evaluated but unused gradients at which calls are that long
-UNUSED_SHARE = 0.05
+MAX_UNUSED_SHARE = 0.05
+"""The largest share of evaluated but unused gradients at which calls are so long."""
 
 
 def memory_for(start: Tensor) -> float:
-    """Bytes for promises whose weights lie where `start` does: 4 GiB, and on a GPU a share of what
-    is free now.
-    """
+    """Bytes for promises on the device of `start`: 4 GiB, or a share of a GPU's free memory."""
     free = FREE.get(start.device.type)
     if free is None:
         return MEMORY
@@ -65,17 +62,17 @@ class GradientPool:
         self.task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
         self.learns = params > 0
-        if self.learns:
-            self.no_losses = None
-        else:
+        self.no_losses = None
+        if not self.learns:
             self.no_losses = torch.zeros(self._ensemble, dtype=start.dtype)
-        if not self.learns:  # every value is known, so that there is nothing else to do
+            # Every value is known: nothing is pending, and a run of the clock skips `promise`.
             self.promise = self._new_gradient  # type: ignore[method-assign]
-        memory = memory_for(start) if memory is None else memory
-        self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
-        self._pending: dict[Gradient, None] = {}
-        # of one call, and their places in it
-        self._background: dict[Gradient, tuple[BackgroundCall, int]] = {}
+        if memory is None:
+            memory = memory_for(start)
+        bytes_per_promise = 2 * start.numel() * start.element_size()  # weights and gradient
+        self._max_pending = max(1, int(memory // max(1, bytes_per_promise)))
+        self._pending: dict[Gradient, None] = {}  # a dict: a set has no order that repeats
+        self._background: dict[Gradient, tuple[BackgroundCall, int]] = {}  # and the place in a call
         self.share = task.batch / task.epoch
         self.evaluated = self.unused = 0
         self.calls = 0
@@ -83,13 +80,12 @@ class GradientPool:
     def promise(
         self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None
     ) -> Gradient:
-        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated
-        later or never.
+        """A gradient of `batch` at `weights`, whose value is evaluated later or never.
 
-        `read` is the model that was read, where `weights` have changed since.
+        `read` is the model that the worker has read, where `weights` have changed since.
         """
         gradient = self._new_gradient(worker, reader, weights, batch, read)
-        if len(self._pending) >= self._most:
+        if len(self._pending) >= self._max_pending:
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
         if not self._defer:
@@ -97,10 +93,11 @@ class GradientPool:
         return gradient
 
     def evaluate(self, asked: Sequence[Gradient]) -> None:
-        """Evaluate `asked`, and to fill the lanes others in flight, soonest due first.
+        """Evaluate `asked`, and others in flight to fill the lanes, the soonest due first.
 
-        These may be under way when it returns: then a later call waits for them, at the latest the
-        next that begins others. Which gradients a call is for does not depend on how far they are.
+        The others may still be computed in the background when this returns: a later call waits for
+        them. The choice of gradients does not depend on the progress of threads, so that a run is
+        the same each time.
         """
         self._take(asked)
         wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
@@ -114,14 +111,12 @@ class GradientPool:
         self._take(list(self._background))
 
     def cancel(self) -> None:
-        """Evaluate nothing more in the background, but for what is asked for."""
+        """Stop background evaluation; requested values are still computed."""
         for call, _ in self._background.values():
             call.cancel()
 
     def withdraw(self, gradient: Gradient) -> None:
-        """Forget a gradient whose status is final: nobody needs its value, unless it has been
-        evaluated or applied.
-        """
+        """Remove a gradient with a final status, whose value is not needed, from those in flight."""
         if gradient in self._pending:
             del self._pending[gradient]
         elif gradient.status != APPLIED:
@@ -130,9 +125,7 @@ class GradientPool:
     def _new_gradient(
         self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None
     ) -> Gradient:
-        """The gradient in flight; made here, since a class with an `__init__` takes Python 3.11
-        longer to call.
-        """
+        """A gradient in flight; filled here, since Python 3.11 calls an `__init__` more slowly."""
         if read is None:
             read = weights
         gradient = Gradient()
@@ -140,14 +133,16 @@ class GradientPool:
         gradient.batch, gradient._changes = batch, weights._version
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         gradient._owner, gradient.version_read, gradient.mixed_read = stamp
+        gradient._pieces = WHOLE
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
         if pieces:
-            gradient._pieces = {
-                part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces
-            }
-        else:
-            gradient._pieces = WHOLE
-        gradient._value, gradient._losses = None if self.learns else weights, self.no_losses
+            gradient._pieces = {}
+            for piece in pieces:
+                _, (owner, _, _) = piece
+                gradient._pieces[owner.rank] = GradientPiece(gradient, piece)
+        # Without parameters the weights are the gradient too: both have no entries.
+        gradient._value = None if self.learns else weights
+        gradient._losses = self.no_losses
         gradient.started = gradient.due = gradient.computed = math.nan
         gradient.status = IN_FLIGHT
         return gradient
@@ -155,19 +150,18 @@ class GradientPool:
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
         if len(wanted) >= self.task.lanes:
             return []
-        if self.unused <= UNUSED_SHARE * self.evaluated:
-            calls = AHEAD
-        else:
-            calls = 1
-        return self._soonest(
-            max(0, calls * self.task.lanes // self._ensemble - len(wanted)), frozenset(wanted)
-        )
+        # Threads wait for each other at the end of a call, so longer calls are cheaper. But they
+        # evaluate gradients that may be dropped later: only while few evaluated ones went unused.
+        few_unused = self.unused <= MAX_UNUSED_SHARE * self.evaluated
+        calls = CALLS_AHEAD if few_unused else 1
+        spare = calls * self.task.lanes // self._ensemble - len(wanted)
+        return self._soonest(max(0, spare), frozenset(wanted))
 
-    def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
-        others = (gradient for gradient in self._pending if gradient not in apart)
-        if count:
-            return heapq.nsmallest(count, others, key=lambda gradient: gradient.due)
-        return []
+    def _soonest(self, count: int, exclude: frozenset[Gradient] = frozenset()) -> list[Gradient]:
+        if not count:
+            return []
+        others = (gradient for gradient in self._pending if gradient not in exclude)
+        return heapq.nsmallest(count, others, key=lambda gradient: gradient.due)
 
     def _take(self, gradients: Sequence[Gradient]) -> None:
         """Wait for those of `gradients` that are in the background."""
@@ -182,24 +176,24 @@ class GradientPool:
         gradients = wanted + others
         for gradient in gradients:
             if gradient.weights._version != gradient._changes:
+                weights_of = f"the weights at which worker {gradient.worker} computes"
                 raise RuntimeError(
-                    f"the weights at which worker {gradient.worker} computes since "
-                    f"{gradient.started:g} s were changed "
-                    "in place while their gradient is promised; weights are values: write "
-                    "`weights = weights + step`"
+                    f"{weights_of} since {gradient.started:g} s were changed in place while their "
+                    "gradient is promised; weights are values: write `weights = weights + step`"
                 )
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
-        # an ensemble can be large
         if len(weights) == 1:
-            stacked = weights[0].unsqueeze(0)
+            stacked = weights[0].unsqueeze(0)  # no copy: an ensemble can be large
         else:
             stacked = torch.stack(weights)
         batches = [gradient.batch for gradient in gradients]
-        if call := submit(self.task, stacked, batches) if others else None:
-            self._background = {
-                gradient: (call, number) for number, gradient in enumerate(gradients)
-            }
+        call = None
+        if others:
+            call = submit(self.task, stacked, batches)
+        if call is not None:
+            for number, gradient in enumerate(gradients):
+                self._background[gradient] = call, number
         else:
             values, losses = self.task.gradients(stacked, batches)
             for gradient, value, loss in zip(gradients, values, losses, strict=True):

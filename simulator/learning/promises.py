@@ -12,21 +12,28 @@ if TYPE_CHECKING:
 class Promise:
     """A tensor `(ensemble, n)` whose value is computed when it is first needed, or never.
 
-    `(p + q)[0:3] * 0.5` is one as well.
+    `(p + q)[0:3] * 0.5` is a promise as well.
+
+    Attributes:
+        sources: the promises from which it is computed; none once it has a value.
     """
 
     __slots__ = ("_value",)
 
     _value: "Tensor | None"
-    sources: tuple["Promise", ...] = ()  # that it is computed from
+    sources: tuple["Promise", ...] = ()
 
     @property
     def value(self) -> "Tensor":
         """The tensor; its sources are evaluated together when it is first needed."""
         return evaluate([self])[0]
 
+    def evaluate(self, leaves: Sequence[Any]) -> None:
+        """Compute the values of `leaves`, promises without sources, itself among them."""
+        raise NotImplementedError
+
     def __getitem__(self, part: slice) -> "Promise":
-        """The columns `part` of it."""
+        """The promise of its columns `part`."""
         return Derived((self,), lambda value: value[:, part])
 
     def __add__(self, other: "Promise") -> "Promise":
@@ -34,16 +41,6 @@ class Promise:
 
     def __mul__(self, factor: float) -> "Promise":
         return Derived((self,), lambda value: value * factor)
-
-
-class Leaf(Promise):
-    """A promise without sources."""
-
-    __slots__ = ()
-
-    def evaluate(self, leaves: Sequence[Any]) -> None:
-        """Compute the values of `leaves`, itself among them, together."""
-        raise NotImplementedError
 
 
 class Derived(Promise):
@@ -62,9 +59,7 @@ class Derived(Promise):
 
 
 class Later(Derived):
-    """A promise that stands for another one, which is not made yet: what is computed from it can be
-    promised before.
-    """
+    """A promise that stands for a later one, so that others can be derived from it before."""
 
     __slots__ = ()
 
@@ -90,7 +85,7 @@ def _side_by_side(*values: "Tensor") -> "Tensor":
 
 
 def total(promises: Sequence[Promise]) -> Promise:
-    """The sum of `promises`, added up in the order in which they are given."""
+    """The sum of `promises`, added in their order."""
     if len(promises) == 1:
         return promises[0]
     return Derived(tuple(promises), lambda *values: reduce(add, values))
@@ -99,8 +94,8 @@ def total(promises: Sequence[Promise]) -> Promise:
 def evaluate(promises: Sequence[Promise]) -> "list[Tensor]":
     """The values of all `promises`, whose sources are evaluated together."""
     order = topological_order([promise for promise in promises if promise._value is None])
-    leaves = [promise for promise in order if isinstance(promise, Leaf)]
-    if leaves:
+    leaves = [promise for promise in order if not isinstance(promise, Derived)]
+    if leaves:  # one call for all: their arithmetic is batched
         leaves[0].evaluate(leaves)
     for promise in order:
         if isinstance(promise, Derived) and promise._value is None:
@@ -111,13 +106,14 @@ def evaluate(promises: Sequence[Promise]) -> "list[Tensor]":
 def topological_order(promises: Sequence[Promise]) -> list[Promise]:
     """`promises` and all their sources without a value, sources first."""
     order: dict[Promise, None] = {}
-    pending = list(reversed(promises))  # no recursion: a ring's sums are as deep as it is long
-    while pending:
+    pending = list(reversed(promises))
+    while pending:  # no recursion: the sums of a ring are as deep as it is long
         promise = pending[-1]
-        waits_for = [
-            source for source in promise.sources if source._value is None and source not in order
-        ]
-        pending.extend(waits_for)
-        if not waits_for:
+        missing = []
+        for source in promise.sources:
+            if source._value is None and source not in order:
+                missing.append(source)
+        pending.extend(missing)
+        if not missing:
             order[pending.pop()] = None
     return list(order)

@@ -1,4 +1,4 @@
-"""What the engine needs of a task: four functions over whole ensembles."""
+"""The protocol of a task: four functions over whole ensembles; a task without learning."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ACCURACY_ROUNDING = 1e-7
-"""An accuracy in single precision may lie so far below the one that it stands for: 195 of 250 below
-0.78.
-"""
+"""How far rounding to single precision may lower an accuracy: 195 of 250 is below 0.78."""
 
 
 class Layer(Protocol):
@@ -47,9 +45,7 @@ def layers_of(task: "Task") -> Sequence[Layer]:
 
 
 def bytes_of(task: "Task", params: int) -> float:
-    """The bytes of a model of `params` entries; of its layers' parameters where nothing is
-    learnt.
-    """
+    """The bytes of a model of `params` entries; without learning, those of its layers."""
     return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
 
 
@@ -57,34 +53,32 @@ class BackgroundCall(Protocol):
     """A call of `Task.gradients` that is computed in the background."""
 
     def result(self, number: int) -> "tuple[Tensor, Tensor]":
-        """Gradient `number` of the call, `(ensemble, params)`, and its losses `(ensemble,)`, once
-        they are computed.
-        """
+        """Wait for gradient `number` of the call, `(ensemble, params)`, and losses `(ensemble,)`."""
         ...
 
     def cancel(self) -> None:
-        """Begin nothing more in the background; a `result` that is asked for is still computed."""
+        """Stop background evaluation; requested results are still computed."""
         ...
 
 
 def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> BackgroundCall | None:
     """Begin `task.gradients(weights, batches)` in the background, where the task can.
 
-    It can where `submit` is defined beside its `gradients`. A class that has only the latter, as
-    one that derives from a task or passes all else on to one, computes in another way, and may
-    answer None.
+    It can where `submit` is defined in the same class as its `gradients`. A subclass or a wrapper
+    that replaces only `gradients` computes in another way, for which an inherited `submit` would be
+    wrong.
     """
-    spaces = (getattr(task, "__dict__", {}), *map(vars, type(task).__mro__))
-    found = next((space for space in spaces if "gradients" in space), {})
-
-    if "submit" in found:
-        return task.submit(weights, batches)  # type: ignore[attr-defined, no-any-return]
+    for namespace in (getattr(task, "__dict__", {}), *map(vars, type(task).__mro__)):
+        if "gradients" in namespace:
+            if "submit" not in namespace:
+                return None
+            return task.submit(weights, batches)  # type: ignore[attr-defined, no-any-return]
     return None
 
 
 @runtime_checkable
 class Task(Protocol):
-    """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.
+    """A learning problem: tensors `(ensemble, params)` and mini-batches of any type.
 
     Tasks implement this protocol without importing it, so that `simulator` and `models` stay
     independent. The same arguments must give the same values at any time, because the engine
@@ -94,8 +88,8 @@ class Task(Protocol):
     Attributes:
         batch: samples in one mini-batch.
         epoch: samples in one epoch, the size of the training set.
-        lanes: how many model gradients keep the hardware busy at once; the pool fills a call to
-            `gradients` up to a multiple of it with promises in flight (on a GPU it is so large that
+        lanes: the number of model gradients that keep the hardware busy; the pool fills a call to
+            `gradients` with promises in flight up to a multiple of it (on a GPU it is so large that
             all gradients in flight are evaluated).
     """
 
@@ -108,10 +102,10 @@ class Task(Protocol):
         ...
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
-        """The endless mini-batches of worker `rank`: whatever `gradients` takes.
+        """The endless mini-batches of worker `rank`, as arguments of `gradients`.
 
         `rngs` holds one generator that all members share, or one per member where members have
-        their own data seed; then a batch carries a leading ensemble axis. A batch is always full.
+        their own data seed; then a batch has a leading ensemble axis. A batch is always full.
         """
         ...
 

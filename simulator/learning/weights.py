@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,17 +24,9 @@ class Model(Protocol):
 
 
 Stamp = tuple[Model, int, int]
-"""The owner of a model, and the updates and averaging steps that it had seen; made with every
-update.
-"""
-
-
-class Piece(NamedTuple):
-    """A slice of the parameters, from `start` to `stop`, that has an owner of its own."""
-
-    start: int
-    stop: int
-    stamp: Stamp
+"""The owner of a model, and the updates and averaging steps that it had seen."""
+Piece = tuple[slice, Stamp]
+"""A slice of the parameters, and the stamp of its own owner."""
 
 
 def stamp(weights: "Tensor", owner: Model) -> "Tensor":
@@ -49,9 +41,7 @@ def stamp(weights: "Tensor", owner: Model) -> "Tensor":
 
 
 def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
-    """A model `(ensemble, params)` from slices of its parameters, each of which keeps its own
-    stamp.
-    """
+    """A model `(ensemble, params)` from slices of its parameters, which keep their stamps."""
     import torch
 
     if len(pieces) == 1:
@@ -61,17 +51,16 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     stamps: list[Any] = [getattr(piece, "stamp", None) for piece in pieces]
     if all(stamps):
         bounds = zip([0, *stops], stops, stamps, strict=False)
-        whole.pieces = tuple(Piece(start, stop, stamp) for start, stop, stamp in bounds)
+        whole.pieces = tuple((slice(start, stop), stamp) for start, stop, stamp in bounds)
         whole.stamp = stamps[0]
     return whole  # type: ignore[no-any-return]
 
 
 def total(values: "Sequence[Tensor]") -> "Tensor":
-    """The sum of gradients or models `(ensemble, params)`, added up in the order in which they are
-    given.
+    """The sum of gradients or models `(ensemble, params)`, added in their order.
 
-    Last bits of a sum over a stack of them depend on its width, so that a member of an ensemble
-    would differ from a run alone.
+    Not over a stack of them: the last bits of such a sum depend on its width, so that a member of an
+    ensemble would differ from a run of its own.
     """
     return reduce(add, values)
 
@@ -84,9 +73,7 @@ def mean(values: "Sequence[Tensor]") -> "Tensor":
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":
-    """A model `(ensemble, params)` of its slices, in their order; of several values of one slice,
-    the mean.
-    """
+    """A model `(ensemble, params)` from its slices, in order; several values of one are averaged."""
     import torch
 
     values: dict[tuple[int, int], list[Tensor]] = {}

@@ -52,9 +52,7 @@ class Counters:
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:
-        """Count an update of one model, and resolve its `gradients`; return those not applied
-        before.
-        """
+        """Count an update of one model, and resolve its gradients; return those new as applied."""
         fresh = []
         for gradient in gradients:
             whole = gradient.resolve(APPLIED)
@@ -72,17 +70,13 @@ class Counters:
                 gradient.resolve(DROPPED)
 
     def progress(self, time: float, models: int) -> RunProgress:
-        """How far the simulation has come at `time` (s), where an update of one of `models` counts
-        1 / models.
-        """
+        """The progress at `time` (s), where an update of one of `models` counts 1 / models."""
         return self.at(self.applies, self.applied, models)._replace(
             time=time, gradients=self.computed
         )
 
     def at(self, applies: int, applied: int, models: int) -> RunProgress:
-        """The progress, without time and computations, after so many updates by so many
-        gradients.
-        """
+        """The progress at these counts of updates and applied gradients, without time."""
         samples = applied * self._task.batch
         return RunProgress(0.0, applies / models, samples, samples / self._task.epoch, 0)
 

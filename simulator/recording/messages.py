@@ -1,6 +1,4 @@
-"""What was sent, when it arrived, and which gradient it carried: a row per message, for a run that
-asks for it.
-"""
+"""A row per message, for runs that record messages: times, ends, bytes, gradients."""
 
 import math
 from array import array
@@ -34,7 +32,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Record:
-    """What a run records besides evaluations and gradients; it changes no event.
+    """Optional records of a run, which change no event.
 
     Attributes:
         messages: whether every message gets a row, about 60 bytes in memory until the run ends.
@@ -44,9 +42,7 @@ class Record:
 
 
 class MessageLog:
-    """Every message: when it was sent and arrived, its sender and receiver, bytes, status and
-    content.
-    """
+    """Every message: its times, sender and receiver, bytes, status and content."""
 
     def __init__(self, env: Clock) -> None:
         self._env = env
@@ -54,7 +50,7 @@ class MessageLog:
             name: array(code) for name, code in MESSAGE_TYPES.items()
         }
         self._under_way: dict[Message, int] = {}
-        # a message's row for each gradient that it carries, and the key of that gradient
+        # for each gradient that a message carries, the row of the message and the gradient's key
         self._carrier = array("q")
         self._worker, self._target, self._started = array("i"), array("i"), array("d")
 
@@ -62,16 +58,11 @@ class MessageLog:
         """Record that `message`, of `size` bytes, is sent now."""
         row = self._under_way[message] = len(self._columns["sent"])
         carried = list(gradients_in(message.content))
-        content = CONTENTS.index("gradient" if carried else kind(message.content, size))
-        values = (
-            self._env.now,
-            math.nan,
-            message.sender.rank,
-            message.receiver.rank,
-            size,
-            FLYING,
-            content,
-        )
+        content = "gradient"
+        if not carried:
+            content = kind(message.content, size)
+        ends = message.sender.rank, message.receiver.rank
+        values = (self._env.now, math.nan, *ends, size, FLYING, CONTENTS.index(content))
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(value)
         for gradient in carried:
@@ -83,7 +74,8 @@ class MessageLog:
     def delivered(self, message: Message) -> None:
         """Record that `message` arrives now."""
         row = self._under_way.pop(message)
-        self._columns["status"][row], self._columns["arrived"][row] = DELIVERED, self._env.now
+        self._columns["status"][row] = DELIVERED
+        self._columns["arrived"][row] = self._env.now
 
     def lost(self, message: Message) -> None:
         """Record that `message` is lost."""
@@ -94,44 +86,41 @@ class MessageLog:
 
         `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver` (ranks),
         `bytes`, `status` (delivered, lost, in flight), `content` (token, weights, gradient, sum of
-        gradients, other), `gradients` (how many it carries), `gradient` (the row in `updates` of
-        the first of them, -1 where there is none or it has no final status).
+        gradients, other), `gradients` (their number), `gradient` (the row in `updates` of the first
+        one, -1 without a gradient or with one that has no final status).
         """
         rows = self._rows(updates)
-        carriers, first = np.unique(np.array(self._carrier, dtype=np.int64), return_index=True)
+        carriers = np.array(self._carrier, dtype=np.int64)
+        with_gradients, first = np.unique(carriers, return_index=True)
         columns = {name: np.array(column) for name, column in self._columns.items()}
-        gradient = np.full(len(columns["sent"]), NONE, dtype=np.int64)
-        gradient[carriers] = rows[first]
-        return columns | {
-            "status": np.array(MESSAGE_STATES)[columns["status"]],
-            "content": np.array(CONTENTS)[columns["content"]],
-            "gradients": np.bincount(
-                np.array(self._carrier, dtype=np.int64), minlength=len(gradient)
-            ),
-            "gradient": gradient,
-        }
+        columns["status"] = np.array(MESSAGE_STATES)[columns["status"]]
+        columns["content"] = np.array(CONTENTS)[columns["content"]]
+        messages = len(columns["sent"])
+        columns["gradients"] = np.bincount(carriers, minlength=messages)
+        columns["gradient"] = np.full(messages, NONE, dtype=np.int64)
+        columns["gradient"][with_gradients] = rows[first]
+        return columns
 
     def arrivals(self, updates: Columns) -> np.ndarray:
-        """When each gradient of `updates` first arrived at any node (s); NaN where it did not."""
+        """The moment (s) at which each gradient of `updates` first arrived at a node, or NaN."""
         arrived = np.full(len(updates["time"]), math.inf)
-        rows, carriers = self._rows(updates), np.array(self._carrier, dtype=np.int64)
+        rows = self._rows(updates)
+        carriers = np.array(self._carrier, dtype=np.int64)
         moments = np.array(self._columns["arrived"])[carriers]
-        seen = (rows != NONE) & ~np.isnan(moments)
-        np.minimum.at(arrived, rows[seen], moments[seen])
+        has_arrived = (rows != NONE) & ~np.isnan(moments)
+        np.minimum.at(arrived, rows[has_arrived], moments[has_arrived])
         return np.where(np.isinf(arrived), math.nan, arrived)
 
     def _rows(self, updates: Columns) -> np.ndarray:
-        """The row in `updates` of every gradient that was carried: a worker starts one at a time.
+        """The row in `updates` of every gradient that was carried.
 
-        Where several start in one instant, since the first were cancelled at once, the row is that
-        of the last.
+        The key of a gradient is its worker, target and start: a worker starts one at a time. Where
+        several start in one instant, since the first were cancelled at once, the last one counts.
         """
-        keys = zip(
-            *(updates[name].tolist() for name in ("worker", "target", "started")), strict=True
-        )
-        row_of = {gradient: row for row, gradient in enumerate(keys)}
+        columns = [updates[name].tolist() for name in ("worker", "target", "started")]
+        row_by_key = {key: row for row, key in enumerate(zip(*columns, strict=True))}
         carried = zip(self._worker, self._target, self._started, strict=True)
-        return np.array([row_of.get(gradient, NONE) for gradient in carried], dtype=np.int64)
+        return np.array([row_by_key.get(key, NONE) for key in carried], dtype=np.int64)
 
 
 def kind(content: Any, size: float) -> str:

@@ -1,4 +1,4 @@
-"""What is measured during a run: losses, evaluations, divergence, consensus distance."""
+"""Measures of a run: losses, evaluations, divergence, consensus distance."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ class Replica(Protocol):
 
 
 class Spread:
-    """A row per evaluation, node and member: the distance of the node's model from the mean of all.
+    """A row per evaluation, node and member: the distance of the node's model to the mean.
 
-    `distance` is |x_i - x_mean|, `weight` push-sum's w_i (1 elsewhere); the task's measures of each
-    node's model are added where they were asked for.
+    `distance` is |x_i - x_mean|, `weight` push-sum's w_i (1 elsewhere); further columns are the
+    task's measures of each node's model, with `Evaluate(nodes=True)`.
     """
 
     def __init__(self) -> None:
@@ -49,50 +49,49 @@ class Spread:
         mean: Tensor,
         measures: Sequence[Mapping[str, Tensor]],
     ) -> Tensor:
-        """Record the nodes' models; return the consensus distance `(ensemble,)`, their root mean
-        square.
+        """Record the nodes' models.
+
+        Returns:
+            The consensus distance `(ensemble,)`: the root mean square of the distances.
         """
         distances = torch.stack([(node.weights - mean).double().norm(dim=1) for node in nodes])
-        members = np.arange(len(mean))
-        rows = len(nodes) * len(members)
-        self._rows.append(
-            {
-                "time": np.full(rows, progress.time),
-                "updates": np.full(rows, progress.updates),
-                "node": np.repeat([node.rank for node in nodes], len(members)),
-                "member": np.tile(members, len(nodes)),
-                "distance": distances.flatten().cpu(),
-                "weight": np.repeat([float(node.weight) for node in nodes], len(members)),
-            }
-            | {
-                name: torch.stack([measure[name] for measure in measures]).flatten().cpu()
-                for name in (measures[0] if measures else ())
-            }
-        )
+        members = len(mean)
+        rows = len(nodes) * members
+        columns: dict[str, Any] = {
+            "time": np.full(rows, progress.time),
+            "updates": np.full(rows, progress.updates),
+            "node": np.repeat([node.rank for node in nodes], members),
+            "member": np.tile(np.arange(members), len(nodes)),
+            "distance": distances.flatten().cpu(),
+            "weight": np.repeat([float(node.weight) for node in nodes], members),
+        }
+        if measures:
+            for name in measures[0]:
+                values = torch.stack([measure[name] for measure in measures])
+                columns[name] = values.flatten().cpu()
+        self._rows.append(columns)
         return distances.square().mean(0).sqrt()
 
     def columns(self) -> Columns:
-        """`time` (s), `updates`, `node`, `member`, `distance`, `weight`, and measures; no columns
-        without rows.
-        """
-        return {
-            name: np.concatenate([row[name] for row in self._rows])
-            for name in (self._rows or [{}])[0]
-        }
+        """`time` (s), `updates`, `node`, `member`, `distance`, `weight`, and measures, if any."""
+        if not self._rows:
+            return {}
+        names = self._rows[0]
+        return {name: np.concatenate([row[name] for row in self._rows]) for name in names}
 
 
-# losses buffered before they are summed, so that the update of a divergence can be named
+# Losses are buffered, since reading each would make a GPU's caller wait. They are summed after so
+# many, with the moment of each, so that a divergence has its update.
 FOLD = 1024
-FOLD_AFAR = 64 * FOLD  # on a GPU, where reading them makes the program wait
+FOLD_ON_GPU = 64 * FOLD
 
 
 class Learning:
-    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and
-    divergence.
+    """The record of an ensemble: training losses, the task's measures, and divergence.
 
     Attributes:
         spread: the distances between nodes' models.
-        learns: whether there is anything to learn; without parameters only the clock runs.
+        learns: whether the task has parameters; without any, only the clock runs.
     """
 
     def __init__(
@@ -102,32 +101,36 @@ class Learning:
         self._models: list[Tensor] | None = [] if keep_models else None
         self.task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
         self._losses: list[Tensor] = []
-        self._most = FOLD if start.device.type == "cpu" else FOLD_AFAR
-        self._moments: list[tuple[float, float]] = []
+        self._moments: list[tuple[float, float]] = []  # updates and time of each loss
+        self._max_losses = FOLD if start.device.type == "cpu" else FOLD_ON_GPU
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[RunProgress] = []
         self._measures: list[dict[str, Tensor]] = []
-        # a `Divergence` each
+        # updates and time of each member's divergence, NaN before
         self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)
 
     @property
     def accuracy(self) -> float:
-        """The best member's at the last evaluation; 0 where the task measures none."""
+        """The best member's accuracy at the last evaluation; 0 where the task measures none."""
         measured = self._measures[-1].get("test_accuracy")
         if measured is None:
             return 0.0
         return float(measured.nan_to_num().max())
 
     def reaches(self, accuracy: float) -> bool:
-        """Whether the best member had this accuracy at the last evaluation, up to the rounding of
-        its type.
-        """
+        """Whether the best member had this accuracy at the last evaluation, up to rounding."""
         return self.accuracy >= accuracy - ACCURACY_ROUNDING
 
     @property
     def diverged(self) -> list[Divergence | None]:
-        """Per member, where it ceased to be finite, or None."""
-        return [None if math.isnan(row[0]) else Divergence(*row) for row in self._diverged.tolist()]
+        """For each member, the moment at which it ceased to be finite, or None."""
+        divergences: list[Divergence | None] = []
+        for updates, time in self._diverged.tolist():
+            if math.isnan(updates):
+                divergences.append(None)
+            else:
+                divergences.append(Divergence(updates, time))
+        return divergences
 
     @property
     def all_diverged(self) -> bool:
@@ -136,28 +139,27 @@ class Learning:
 
     def applied(self, gradients: Sequence[Gradient], updates: float, time: float) -> None:
         """Record the mini-batch losses of gradients that an update applied."""
-        evaluate(gradients)
+        evaluate(gradients)  # in one call: each asks for its own loss below
         for gradient in gradients:
             self._losses.append(gradient.losses)
             self._moments.append((updates, time))
-        if len(self._losses) >= self._most:
+        if len(self._losses) >= self._max_losses:
             self._fold()
 
     def evaluate(
         self, weights: Tensor, progress: RunProgress, nodes: Sequence[Replica] = ()
     ) -> None:
-        """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same
-        progress.
+        """Add a row for the models `weights` `(ensemble, params)`.
 
         Where they are the mean of several `nodes`' models, record their distances too.
         """
         if self._rows and self._rows[-1] == progress:
-            return
+            return  # the end of the run, or its start, at an evaluation
         self._fold()
+        losses = torch.full_like(self._total, math.nan)
         if self._count:
             losses = self._total / self._count
-        else:
-            losses = torch.full_like(self._total, math.nan)
+        # `train_loss` is a mean since the last evaluation.
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
@@ -165,17 +167,14 @@ class Learning:
         if self._models is not None:
             self._models.append(weights.detach().cpu())
         if nodes and self.learns:
+            measures = []
             if self._every_node:
-                each = [self.task.evaluate(node.weights) for node in nodes]
-            else:
-                each = []
-            self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, each)
+                measures = [self.task.evaluate(node.weights) for node in nodes]
+            self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, measures)
 
     @property
     def models(self) -> Tensor | None:
-        """The models evaluated `(evaluations, ensemble, params)`, in the order of `columns`; None
-        unless kept.
-        """
+        """The evaluated models `(evaluations, ensemble, params)`, in the order of `columns`."""
         if self._models is None:
             return None
         return torch.stack(self._models)
@@ -187,19 +186,16 @@ class Learning:
         Where several nodes have models of their own also `consensus`, the root mean square of their
         distances to the mean.
         """
-        rows, members = len(self._rows), np.arange(self._ensemble)
-        shared = {"time": "time", "updates": "updates", "samples": "samples", "epoch": "epochs"}
-        columns = {
-            name: np.repeat(np.array([getattr(row, axis) for row in self._rows]), self._ensemble)
-            for name, axis in shared.items()
-        }
-        columns["member"] = np.tile(members, rows)
-        for name in self._measures[-1] if self._measures else ():
-            columns[name] = (
-                torch.stack([measure[name].detach().cpu() for measure in self._measures])
-                .flatten()
-                .numpy()
-            )
+        columns = {}
+        axes = {"time": "time", "updates": "updates", "samples": "samples", "epoch": "epochs"}
+        for name, axis in axes.items():
+            values = np.array([getattr(row, axis) for row in self._rows])
+            columns[name] = np.repeat(values, self._ensemble)
+        columns["member"] = np.tile(np.arange(self._ensemble), len(self._rows))
+        if self._measures:
+            for name in self._measures[-1]:
+                measured = [measures[name].detach().cpu() for measures in self._measures]
+                columns[name] = torch.stack(measured).flatten().numpy()
         return columns
 
     def _fold(self) -> None:
@@ -210,10 +206,12 @@ class Learning:
         finite = losses.isfinite()
         for row in (~finite.all(1)).nonzero().flatten().tolist():
             self._mark(finite[row], *self._moments[row])
-        self._total, self._count = self._total + losses.sum(0), self._count + len(losses)
+        self._total = self._total + losses.sum(0)
+        self._count += len(losses)
         self._losses, self._moments = [], []
 
     def _mark(self, finite: Tensor, updates: float, time: float) -> None:
+        """Record the divergence of members that are not `finite` `(ensemble,)`: the first counts."""
         for member in (~finite).nonzero().flatten().tolist():
             if self._diverged[member].isnan().any():
                 self._diverged[member] = torch.tensor([updates, time], dtype=torch.float64)

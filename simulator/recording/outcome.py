@@ -1,4 +1,4 @@
-"""What a simulation returns."""
+"""The outcome of a simulation."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ class Divergence(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulation leaves behind.
+    """The result of a simulation.
 
     Attributes:
         metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`,

@@ -11,9 +11,7 @@ from laggard.simulator.learning.gradients import STATUSES, Gradient, GradientPie
 from laggard.simulator.timing.clock import Clock
 
 BUSY, SENDING, WAITING, DOWN = range(4)
-"""A node's states: computing; else sending, while a message is under way; else waiting; down after
-a crash.
-"""
+"""A node's states: computing; else sending, with a message under way; else waiting; or down."""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -40,10 +38,9 @@ class Trace:
         self.counts = dict.fromkeys(STATUSES, 0)
 
     def record(self, gradient: Gradient | GradientPiece, whole: Gradient, counts: bool) -> None:
-        """Record that the status of `gradient`, all of `whole` or a piece of it, is final now.
+        """Record that the status of `gradient`, `whole` or a piece of it, is final now.
 
-        A piece of a gradient has a row of its own, and `counts` where it makes the status of
-        `whole` final.
+        Each piece of a gradient has a row; it `counts` where it makes the status of `whole` final.
         """
         status = gradient.status
         self._rows += pack(
@@ -61,7 +58,10 @@ class Trace:
             self.counts[status] += 1
 
     def columns(self) -> "TraceColumns":
-        """The record up to now; nothing can be recorded while a reference to a column exists."""
+        """The record up to now.
+
+        The columns share its memory: nothing can be recorded while a reference to one exists.
+        """
         rows = np.frombuffer(self._rows, [(name, f"={code}") for name, code in TYPES.items()])
         return TraceColumns({name: rows[name] for name in TYPES})
 

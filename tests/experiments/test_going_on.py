@@ -148,7 +148,7 @@ DAMAGED = {
         lambda content: content.replace(b"simpy", b"simpI"),
         "it was taken under .*, and this is .*",
     ),
-    "another run": (after(b"1"), "after 1. updates the run is not the one that it was taken of"),
+    "another run": (after(b"1"), "after 1. updates the run differs from that of the snapshot"),
     "too late": (after(b"9"), "the run ends before it"),
 }
 

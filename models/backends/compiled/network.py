@@ -145,4 +145,6 @@ def _check_range(name: str, values: Tensor, count: int, what: str) -> None:
     lowest, highest = (int(value) for value in values.aminmax())
     if lowest < 0 or highest >= count:
         wrong = lowest if lowest < 0 else highest
-        raise IndexError(f"{name} {wrong}: expected 0 to {count - 1} (of {count} {what})")
+        raise IndexError(
+            f"{name} {wrong}: expected 0 to {count - 1}, since there are {count} {what}"
+        )

@@ -232,7 +232,7 @@ def test_every_kind_of_state_resumes(case: str) -> None:
 @pytest.mark.parametrize("case", ["every node", "gradients in the background"])
 def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after every update, and one in the middle of a run with many."""
-    monkeypatch.setattr(snapshots, "MOST_OF_TIME", 1.0)
+    monkeypatch.setattr(snapshots, "MAX_TIME_SHARE", 1.0)
     run, taken = run_of(case), list[Snapshot]()
     whole = run()
     assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), whole) == []
@@ -319,7 +319,7 @@ def test_method_that_reads_values_is_refused(waits: bool) -> None:
     """The comparison with the replay finds it, although the method declares nothing."""
     run = run_of("at once", algorithm=ByLoss(Rule(), waits=waits))
     with pytest.raises(
-        SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"
+        SnapshotError, match=r"^after 1\d updates the run differs from that of the snapshot$"
     ):
         resume(run, interrupt(run, 14))
 
@@ -334,7 +334,7 @@ def test_error_during_replay_is_error_of_snapshot() -> None:
     run = run_of("DC-ASGD", algorithm=AsyncPS(Positive()))
     start = interrupt(run, 14)
     with pytest.raises(
-        SnapshotError, match=r"^its events cannot take place again: a gradient of zeros$"
+        SnapshotError, match=r"^its events cannot be repeated: a gradient of zeros$"
     ):
         resume(run, start)
 

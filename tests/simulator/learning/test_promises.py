@@ -2,10 +2,10 @@
 
 import torch
 
-from laggard.simulator.learning.promises import Derived, Later, Leaf, evaluate
+from laggard.simulator.learning.promises import Derived, Later, Promise, evaluate
 
 
-class Known(Leaf):
+class Known(Promise):
     """A leaf that notes with which others it was evaluated."""
 
     asked: list

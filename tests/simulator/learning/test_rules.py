@@ -429,7 +429,7 @@ def test_promises_take_a_share_of_a_device_s_free_memory(monkeypatch):
     assert memory_for(start) == 4 * 2**30
     assert memory_for(start.to("meta")) == 16e9
     pool = GradientPool(task, torch.empty(4, 1000, device="meta"), lambda *_: None)
-    assert pool._most == 16e9 // (2 * 4 * 1000 * 4)
+    assert pool._max_pending == 16e9 // (2 * 4 * 1000 * 4)
 
 
 @pytest.mark.parametrize("wrong", [float("inf"), float("nan"), -0.1])
