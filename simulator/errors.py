@@ -1,6 +1,4 @@
-"""The errors of a setting, which names what was expected and what was given, and of a deadlock;
-ranges of settings.
-"""
+"""Errors of settings and deadlocks; ranges of settings, and their checks."""
 
 import math
 from dataclasses import fields
@@ -12,10 +10,10 @@ class InvalidSettingError(ValueError):
     """A setting out of its range, or in conflict with another one.
 
     Attributes:
-        owner: the name of the class that has the setting.
-        field: the setting, as its dataclass spells it.
-        expected: what would have been accepted.
-        got: what was given instead.
+        owner: the name of the class with the setting.
+        field: the name of the setting.
+        expected: a description of valid values.
+        got: the invalid value.
     """
 
     def __init__(self, owner: str, field: str, expected: str, got: object) -> None:
@@ -27,7 +25,7 @@ class InvalidSettingError(ValueError):
 
 
 class Deadlock(RuntimeError):
-    """Nothing can happen any more, and the simulation has not reached its end."""
+    """No event is left, and the simulation has not reached its end."""
 
 
 def check_duration(seconds: float, owner: str, what: str) -> float:
@@ -51,8 +49,7 @@ def bounded(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Raise `InvalidSettingError` unless `owner.field` lies in the range; a tensor must lie in it
-    with every element.
+    """Raise `InvalidSettingError` unless `owner.field`, or every element of a tensor, is in range.
 
     With `whole` it must be a whole number.
 
@@ -64,26 +61,29 @@ def bounded(
         laggard.simulator.errors.InvalidSettingError: Constant.mean: expected a number > 0, got -1.0
     """
     value: Any = getattr(owner, field)
-    smallest, largest = (value.min(), value.max()) if hasattr(value, "min") else (value, value)
+    smallest = largest = value
+    if hasattr(value, "min"):
+        smallest, largest = value.min(), value.max()
     limits = [
         ("> ", above, above is None or smallest > above),
         (">= ", least, least is None or smallest >= least),
         ("< ", below, below is None or largest < below),
         ("<= ", most, most is None or largest <= most),
     ]
-    # the largest numbers that there may be are only named to those who exceed them
-    named = (
-        each
-        for each in limits
-        if each[1] is not None and (each[1] < MOST_COUNT or largest > each[1])
-    )
-    wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in named)
+    # A tensor with a NaN has NaN for its minimum.
+    valid = math.isfinite(smallest) and math.isfinite(largest)
+    texts = []
+    for sign, limit, holds in limits:
+        valid = valid and holds
+        # Very large limits are left out, unless the value exceeds them.
+        if limit is not None and (limit < MOST_COUNT or largest > limit):
+            texts.append(f"{sign}{limit:g}")
+    expected = " and ".join(texts)
     if whole and not isinstance(value, int):
-        raise InvalidSettingError(type(owner).__name__, field, f"a whole number {wanted}", value)
-    # a tensor with a NaN has NaN for its minimum
-    finite = math.isfinite(smallest) and math.isfinite(largest)
-    if not (finite and all(holds for _, _, holds in limits)):
-        raise InvalidSettingError(type(owner).__name__, field, f"a number {wanted}".rstrip(), value)
+        raise InvalidSettingError(type(owner).__name__, field, f"a whole number {expected}", value)
+    if not valid:
+        expected = f"a number {expected}".rstrip()
+        raise InvalidSettingError(type(owner).__name__, field, expected, value)
 
 
 class Range(NamedTuple):
@@ -97,31 +97,28 @@ class Range(NamedTuple):
 
 
 MOST_COUNT = 100_000
-"""As many as there may be of anything that takes memory or time: workers, steps of delay,
-micro-batches.
-"""
+"""The limit on counts that take memory or time: workers, steps of delay, micro-batches."""
 HUGE = 1e30
-"""The largest number, so that sums and products are finite."""
+"""The largest setting, so that sums and products are finite."""
 Positive = Annotated[float, Range(above=0, most=HUGE)]
 NonNegative = Annotated[float, Range(least=0, most=HUGE)]
 Ratio = Annotated[float, Range(least=1e-15, most=1e15)]
 PositiveInt = Annotated[int, Range(least=1, most=MOST_COUNT, whole=True)]
 NonNegativeInt = Annotated[int, Range(least=0, most=MOST_COUNT, whole=True)]
 NumberOrShare = Annotated[int | float, Range(above=0, most=MOST_COUNT)]
-"""So many of something, or below 1 the share of all."""
+"""A number of items, or below 1 the share of all."""
 Counted = Annotated[int, Range(least=1, most=10**9, whole=True)]
-"""What is counted while a run goes on: updates, samples."""
+"""A count in a run: updates, samples."""
 
 
 class Settings:
-    """The base class of dataclasses whose fields are checked when one is made, by their
-    annotations.
+    """The base class of dataclasses whose fields are checked by their annotations.
 
     A value must lie in the `Range` of its annotation, unless it is None, and be one of the choices
     of a `Literal`.
 
     Raises:
-        InvalidSettingError: it is not.
+        InvalidSettingError: a value is invalid.
 
     Example:
         >>> from laggard.simulator.algorithms import KAsync
@@ -136,28 +133,25 @@ class Settings:
             value = getattr(self, name)
             if choices and value not in choices:
                 *others, last = choices
-                raise InvalidSettingError(
-                    type(self).__name__, name, f"{', '.join(others)} or {last}", value
-                )
+                expected = f"{', '.join(others)} or {last}"
+                raise InvalidSettingError(type(self).__name__, name, expected, value)
             if limits and value is not None:
                 bounded(self, name, **limits._asdict())
 
 
 @cache
 def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
-    """Of each field of a dataclass: its name, the choices that it has, and its range."""
-    found = []
+    """The name, the choices and the range of each field of a dataclass."""
+    limits = []
     for field in fields(settings):
-        if get_origin(field.type) is Literal:
-            choices = get_args(field.type)
-        else:
+        choices = get_args(field.type)
+        alternatives = (field.type, *choices)  # `Annotated[...]`, or `Annotated[...] | None`
+        if get_origin(field.type) is not Literal:
             choices = ()
-        marks = [
-            mark
-            for hint in (field.type, *get_args(field.type))
-            for mark in getattr(hint, "__metadata__", ())
-        ]
-        found.append(
-            (field.name, choices, next((mark for mark in marks if isinstance(mark, Range)), None))
-        )
-    return found
+        ranges = []
+        for hint in alternatives:
+            for mark in getattr(hint, "__metadata__", ()):
+                if isinstance(mark, Range):
+                    ranges.append(mark)
+        limits.append((field.name, choices, ranges[0] if ranges else None))
+    return limits

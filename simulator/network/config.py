@@ -1,8 +1,8 @@
-"""A network, as a config describes it: cards, links, latency, and how messages share them.
+"""A network: cards, links, latency, and the way in which messages share them.
 
 Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A
 message crosses its sender's up link and its receiver's down link, and arrives when its bytes have
-passed and the latency has passed: `latency + bytes / bandwidth` on a free network.
+passed and the latency has gone by: `latency + bytes / bandwidth` on a free network.
 """
 
 import math
@@ -25,16 +25,18 @@ from laggard.simulator.timing.distributions import Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, is_law
 
 
-def _fast(owner: str, what: str, bandwidth: float) -> None:
-    if not bandwidth >= 1e-9:
-        raise InvalidSettingError(
-            owner, what, "bytes per second > 0" + ", at least 1e-9" * (bandwidth > 0), bandwidth
-        )
+def _check_bandwidth(owner: str, field: str, bandwidth: float) -> None:
+    if bandwidth >= 1e-9:
+        return
+    expected = "bytes per second > 0"
+    if bandwidth > 0:
+        expected += ", at least 1e-9"
+    raise InvalidSettingError(owner, field, expected, bandwidth)
 
 
 @dataclass(frozen=True)
 class Card(Settings):
-    """A worker whose card has a bandwidth of its own, in bytes per second and direction.
+    """A worker whose card has another bandwidth than the rest.
 
     Attributes:
         worker: its rank.
@@ -46,12 +48,12 @@ class Card(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _fast("Card", "bandwidth", self.bandwidth)
+        _check_bandwidth("Card", "bandwidth", self.bandwidth)
 
 
 @dataclass(frozen=True)
 class SlowLink(Settings):
-    """Two nodes whose messages to each other have a link or a latency of their own.
+    """Two nodes whose messages to each other have another link or latency than the rest.
 
     Attributes:
         sender: a rank; -1 is the server.
@@ -71,31 +73,31 @@ class SlowLink(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sender == self.receiver:
-            raise InvalidSettingError(
-                "SlowLink", "receiver", "a rank other than the sender's", self.receiver
-            )
-        if self.bandwidth is None and self.latency is None:
-            raise InvalidSettingError(
-                "SlowLink", "bandwidth", "a bandwidth or a latency, or both", None
-            )
+            expected = "a rank other than the sender's"
+            raise InvalidSettingError("SlowLink", "receiver", expected, self.receiver)
         if self.bandwidth is not None:
-            _fast("SlowLink", "bandwidth", self.bandwidth)
+            _check_bandwidth("SlowLink", "bandwidth", self.bandwidth)
+        elif self.latency is None:
+            expected = "a bandwidth or a latency, or both"
+            raise InvalidSettingError("SlowLink", "bandwidth", expected, None)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The (sender, receiver) whose messages it slows."""
-        return [(self.sender, self.receiver), (self.receiver, self.sender)][: 1 + self.both]
+        """The pairs (sender, receiver) whose messages it slows."""
+        pairs = [(self.sender, self.receiver)]
+        if self.both:
+            pairs.append((self.receiver, self.sender))
+        return pairs
 
 
 @dataclass(frozen=True)
 class Hosts(Settings):
-    """Machines with several workers each, which share its card: ranks 0 to size - 1 are on the
-    first, and so on.
+    """Machines with several workers each, which share a card; the first has ranks 0 to size - 1.
 
-    Workers of one host have an inner card each, and talk to each other over these alone.
+    Workers of one host also have an inner card each, for messages between them.
 
     Attributes:
-        size: workers on a host.
+        size: number of workers of a host.
         bandwidth: of every inner card, each direction (bytes/s); infinite by default.
         latency: between workers of one host (s).
     """
@@ -106,19 +108,18 @@ class Hosts(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _fast("Hosts", "bandwidth", self.bandwidth)
+        _check_bandwidth("Hosts", "bandwidth", self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Network(Settings):
-    """A network, as a config describes it.
+    """The settings of a network.
 
     Attributes:
-        topology: which nodes may send to which; by default the one that the method needs.
+        topology: the pairs of nodes that exchange messages; by default the method's own.
         bandwidth: of every card, each direction (bytes/s); infinite by default.
         latency: from the departure of the last byte to its arrival (s); a number, or a law that is
-            drawn for every message. Messages of one node to another do not overtake each other by
-            it.
+            drawn for every message. Messages from one node to another do not overtake each other.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is
             a queue in order of arrival at that link.
         wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private
@@ -132,7 +133,7 @@ class Network(Settings):
         colocated: whether server -1 - k stands on worker k's machine: they share its card, and
             messages between the two cost nothing.
         hosts: machines with several workers each; by default every worker has a machine of its own.
-        changes: bandwidths and latencies that hold for a time only, instead of those above.
+        changes: bandwidths and latencies that replace those above for a time.
         groups: racks or data centres, and the trunks that join them; by default all nodes are at
             one free switch.
     """
@@ -155,89 +156,72 @@ class Network(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_seconds(self, "latency", *["server_latency"] * (self.server_latency is not None))
-        _fast("Network", "bandwidth", self.bandwidth)
+        _check_bandwidth("Network", "bandwidth", self.bandwidth)
         if self.hosts is not None:
             self._check_beside_hosts()
         if self.server_bandwidth is not None:
-            _fast("Network", "server_bandwidth", self.server_bandwidth)
+            _check_bandwidth("Network", "server_bandwidth", self.server_bandwidth)
             if self.colocated:
-                raise InvalidSettingError(
-                    "Network",
-                    "server_bandwidth",
+                expected, got = (
                     "null: a colocated server has a worker's card",
                     self.server_bandwidth,
                 )
+                raise InvalidSettingError("Network", "server_bandwidth", expected, got)
 
     def _check_beside_hosts(self) -> None:
-        for name, free in (
-            ("wiring", "cards"),
-            ("cards", ()),
-            ("links", ()),
-            ("colocated", False),
-            ("changes", None),
-        ):
-            value = getattr(self, name)
-            if value != free and len(value if isinstance(value, Sequence) else "x"):
-                raise InvalidSettingError(
-                    "Network", name, "nothing beside hosts, whose workers share a card", value
-                )
+        unset = [
+            ("wiring", self.wiring == "cards"),
+            ("cards", not self.cards),
+            ("links", not self.links),
+            ("colocated", not self.colocated),
+            ("changes", self.changes is None),
+        ]
+        for name, is_unset in unset:
+            if not is_unset:
+                expected = "nothing beside hosts, whose workers share a card"
+                raise InvalidSettingError("Network", name, expected, getattr(self, name))
 
     def check(self, workers: int) -> None:
-        """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is
-        given twice.
-        """
+        """Raise `InvalidSettingError` where a setting does not fit this number of workers."""
         if not isinstance(self.topology, Auto):
             self.topology.check(workers)
         if self.hosts is not None and workers % self.hosts.size:
-            raise InvalidSettingError(
-                "Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size
-            )
+            expected = f"a divisor of workers = {workers}"
+            raise InvalidSettingError("Network", "hosts.size", expected, self.hosts.size)
         if self.groups is not None:
             self.groups.check(self, workers)
         if self.changes is not None:
             self.changes.check(workers, self.sharing, partial(self.machine, workers=workers))
-        carded: set[int] = set()
+        workers_with_card: set[int] = set()
         for index, card in enumerate(self.cards):
-            if card.worker >= workers or card.worker in carded:
+            if card.worker >= workers or card.worker in workers_with_card:
                 expected = f"a rank below workers = {workers}, and one card each"
                 raise InvalidSettingError("Network", f"cards.{index}.worker", expected, card.worker)
-            carded.add(card.worker)
-        linked: set[tuple[int, int]] = set()
+            workers_with_card.add(card.worker)
+        self._check_links(workers)
+
+    def _check_links(self, workers: int) -> None:
+        pairs_with_link: set[tuple[int, int]] = set()
         for index, link in enumerate(self.links):
             for end in ("sender", "receiver"):
-                if not -workers <= getattr(link, end) < workers:
-                    expected = (
-                        f"a worker below workers = {workers}, or a server from -1 down to "
-                        f"-{workers}"
-                    )
-                    raise InvalidSettingError(
-                        "Network", f"links.{index}.{end}", expected, getattr(link, end)
-                    )
-            self._check_pairs(index, link, linked, workers)
-
-    def _check_pairs(
-        self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int
-    ) -> None:
-        for pair in link.pairs:
-            if self.on_machines(pair, workers) in linked:
-                raise InvalidSettingError(
-                    "Network",
-                    f"links.{index}.receiver",
-                    "one link a pair and direction",
-                    list(pair),
-                )
-            linked.add(self.on_machines(pair, workers))
-        graph = self.topology
-        if (
-            isinstance(graph, Auto)
-            or self.colocated
-            or any(graph.joins(*pair, workers) for pair in link.pairs)
-        ):
-            return
-        expected = f"a pair that a {type(graph).__name__} joins"
-        raise InvalidSettingError(
-            "Network", f"links.{index}.receiver", expected, [link.sender, link.receiver]
-        )
+                rank = getattr(link, end)
+                if not -workers <= rank < workers:
+                    servers = f"or a server from -1 down to -{workers}"
+                    expected = f"a worker below workers = {workers}, {servers}"
+                    raise InvalidSettingError("Network", f"links.{index}.{end}", expected, rank)
+            key = f"links.{index}.receiver"
+            for pair in link.pairs:
+                machines = self.on_machines(pair, workers)
+                if machines in pairs_with_link:
+                    expected = "one link a pair and direction"
+                    raise InvalidSettingError("Network", key, expected, list(pair))
+                pairs_with_link.add(machines)
+            graph = self.topology
+            if isinstance(graph, Auto) or self.colocated:
+                continue
+            if not any(graph.joins(*pair, workers) for pair in link.pairs):
+                expected = f"a pair that a {type(graph).__name__} joins"
+                raise InvalidSettingError("Network", key, expected, [link.sender, link.receiver])
 
     def card_bandwidth(self, rank: int) -> float:
         """Bytes per second of each direction of the card of node `rank`."""
@@ -248,37 +232,33 @@ class Network(Settings):
         return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
     def latency_from(self, rank: int) -> float | Distribution:
-        """The latency of messages that node `rank` sends to other machines: seconds, or their
-        law.
-        """
+        """The latency of messages that node `rank` sends to other machines: seconds, or a law."""
         if rank >= 0 or self.server_latency is None:
             return self.latency
         return self.server_latency
 
     @property
     def draws_latency(self) -> bool:
-        """Whether some messages have a latency that is drawn."""
+        """Whether the latency of some messages is drawn."""
         return any(is_law(self.latency_from(rank)) for rank in (0, -1))
 
     @property
     def host_size(self) -> int:
-        """How many workers share a card."""
+        """The number of workers that share a card."""
         if self.hosts is None:
             return 1
         return self.hosts.size
 
     def group_size(self, workers: int) -> int | None:
-        """How many workers, one after another, are on a host or else in a group; None where that is
-        not so.
-        """
-        if self.hosts is None:
-            if self.groups is None:
-                return None
+        """The number of workers of a host, or else of a group, in order of rank; None without."""
+        if self.hosts is not None:
+            return self.hosts.size
+        if self.groups is not None:
             return self.groups.size(workers)
-        return self.hosts.size
+        return None
 
     def machine(self, rank: int, workers: int) -> int:
-        """The rank to which the card of node `rank` belongs, or the number of the host."""
+        """The machine of node `rank`: a rank, or the number of a host."""
         if rank >= 0:
             return rank // self.host_size
         if self.colocated and -workers <= rank:
@@ -286,19 +266,17 @@ class Network(Settings):
         return rank
 
     def on_machines(self, pair: tuple[int, int], workers: int) -> tuple[int, int]:
-        """The machines between which messages of a pair of nodes pass."""
+        """The machines of a pair of nodes."""
         return self.machine(pair[0], workers), self.machine(pair[1], workers)
 
     @property
     def unlimited(self) -> bool:
         """Whether all messages take the same latency and no other time."""
-        finite = [
-            self.server_bandwidth or math.inf,
-            self.bandwidth,
-            *(card.bandwidth for card in self.cards),
-        ]
-        alike = self.latency_from(-1) == self.latency and not self.draws_latency
-        free = alike and min(finite) == math.inf and not self.links
-        return (
-            free and not self.colocated and not self.hosts and not self.changes and not self.groups
-        )
+        if self.draws_latency or self.latency_from(-1) != self.latency:
+            return False
+        if self.links or self.colocated or self.hosts or self.changes or self.groups:
+            return False
+        bandwidths = [self.bandwidth, *(card.bandwidth for card in self.cards)]
+        if self.server_bandwidth is not None:
+            bandwidths.append(self.server_bandwidth)
+        return min(bandwidths) == math.inf
