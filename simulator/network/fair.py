@@ -1,54 +1,50 @@
-"""Max-min fair sharing: rates that are solved for where a change affects them, and stars in virtual
-time.
-"""
+"""Max-min fair sharing: progressive filling where rates change, and stars in virtual time."""
 
 import itertools
 import math
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
-from laggard.simulator.network.links import Flow, Link, Passed, Rated, Timer, slack
+from laggard.simulator.network.links import Link, Passed, Rated, Timer, slack
 from laggard.simulator.network.max_min import refill
 from laggard.simulator.network.star import ProcessorSharingStar, StarEntry
 from laggard.simulator.timing.clock import Clock
 
-STAR = 4
-"""Messages from which on a `ProcessorSharingStar` is faster than general filling."""
+MIN_STAR = 4
+"""The number of messages from which a `ProcessorSharingStar` is faster than general filling."""
 
 
 class MaxMin:
-    """Messages that share links in any way, connected or not, each with a rate, and a heap of the
-    moments they end at.
+    """Messages that share links in any way, connected or not, each with a rate.
 
-    Rates are solved once per instant, after its other events. Messages that form a star are then
+    Rates are solved for once per instant, when its timer fires. Messages that form a star are then
     moved to a `ProcessorSharingStar`.
 
     Attributes:
-        reach: how many rates each message changed, of those that came or left before the last
-            solution.
+        reach: the number of rates that the last solution changed.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
         self._env, self._star = env, star
         self._flows: dict[Rated, None] = {}
-        self._moves, self.reach = 0, 0.0
-        self._touched: dict[Link, None] = {}
-        # heap; entries whose end differs from the message's are outdated
+        self.reach = 0
+        self._touched: dict[Link, None] = {}  # links whose messages need new rates
+        # A heap. Entries whose end differs from the message's are outdated: a rate that changes
+        # pushes a new entry, since a heap cannot move one.
         self._ends: list[StarEntry] = []
         self._timer = Timer(env, self._wake)
 
     def join(self, flows: Iterable[Rated]) -> None:
         """Start to transfer the bytes `left` of `flows`, which are on their links already."""
         for flow in flows:
-            flow.group, flow.since, flow.rate, flow.bottleneck = self, self._env.now, 0.0, None
-            flow.end = math.nan  # an entry of an earlier time here is outdated
+            flow.group, flow.since = self, self._env.now
+            flow.rate, flow.bottleneck = 0.0, None
+            flow.end = math.nan  # makes an entry from an earlier stay outdated
             self._flows[flow] = None
             self._touch(flow)
 
     def dissolve(self) -> list[Rated]:
-        """Remove and return the messages, with `left` up to date, so that another group can take
-        them.
-        """
+        """Remove and return the messages, with `left` up to date, for another group."""
         flows = list(self._flows)
         for flow in flows:
             self._hand_over(flow)
@@ -69,7 +65,6 @@ class MaxMin:
     def _touch(self, flow: Rated) -> None:
         for link in flow.route:
             self._touched[link] = None
-        self._moves += 1
         self._timer.schedule(self._env.now)
 
     def _remove(self, flow: Rated) -> None:
@@ -85,6 +80,7 @@ class MaxMin:
             self._remove(flow)
         for flow in sorted(done, key=lambda flow: flow.number):
             flow.passed(0.0)
+        # After ends the timer fires once more in this instant: messages that these cause come first.
         if self._touched and not done:
             self._rate()
         self._rest()
@@ -103,10 +99,11 @@ class MaxMin:
 
     def _rate(self) -> None:
         """Solve for the rates that changes on the touched links affect."""
-        now, touched = self._env.now, [link for link in self._touched if self._rates(link)]
+        now = self._env.now
+        touched = [link for link in self._touched if self._rates(link)]
         changed = refill(touched)
         self.reach = len(changed)
-        self._touched, self._moves = {}, 0
+        self._touched = {}
         for flow in changed:
             flow.left -= flow.rate * (now - flow.since)
             flow.since, flow.rate = now, flow.share
@@ -115,7 +112,7 @@ class MaxMin:
                 flow.end = now + flow.left / flow.rate
                 heappush(self._ends, (flow.end, flow.number, flow))
         self._release_stars(touched)
-        if len(self._ends) > 2 * len(self._flows) + 16:
+        if len(self._ends) > 2 * len(self._flows) + 16:  # else outdated entries would pile up
             self._ends = [entry for entry in self._ends if self._holds(entry)]
             heapify(self._ends)
 
@@ -130,7 +127,7 @@ class MaxMin:
 
     def _release_stars(self, touched: Iterable[Link]) -> None:
         for link in touched:
-            if len(link.flows) >= STAR and self._rates(link) and self.is_star(link):
+            if len(link.flows) >= MIN_STAR and self._rates(link) and self.is_star(link):
                 self._release(link)
 
     def _release(self, link: Link) -> None:
@@ -140,7 +137,7 @@ class MaxMin:
         self._star(link).join(link.flows)
 
     def _hand_over(self, flow: Rated) -> None:
-        """Forget a message that is still under way, with `left` up to date."""
+        """Remove a message that is still under way, with `left` up to date."""
         flow.left -= flow.rate * (self._env.now - flow.since)
         flow.end = math.nan
         del self._flows[flow]
@@ -184,11 +181,10 @@ class FairSharing:
         self._stars: dict[Link, ProcessorSharingStar] = {}
         self._numbers = itertools.count()
 
-    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
-        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last
-        byte.
-        """
+    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Rated:
+        """Carry `size` bytes over `route` from now on, and call `passed` at their end."""
         flow = Rated(next(self._numbers), size, route, passed)
+        # All messages over one link are in one group: any of them tells which.
         met = {link: next(iter(link.flows)).group for link in route if link.flows}
         if met:
             group = self._group(met)
@@ -199,9 +195,7 @@ class FairSharing:
         return flow
 
     def _star(self, link: Link) -> ProcessorSharingStar:
-        """The star at `link`, made once: it and its timer refer to each other, which makes them
-        expensive to free.
-        """
+        """The star at `link`, made once: it and its timer are a cycle, which is expensive to free."""
         if link not in self._stars:
             self._stars[link] = ProcessorSharingStar(self._env, link)
         return self._stars[link]
@@ -209,23 +203,20 @@ class FairSharing:
     def _group(
         self, met: dict[Link, MaxMin | ProcessorSharingStar]
     ) -> MaxMin | ProcessorSharingStar:
-        """The group of a message that shares links with the groups `met`; a star that it cannot
-        join is dissolved.
-        """
+        """The group of a message that meets groups on its links; dissolves stars it cannot join."""
         stars = [group for group in met.values() if isinstance(group, ProcessorSharingStar)]
         if len(met) == len(stars) == 1:
             (link,), (star,) = met, stars
-            here = self._star(link)
-            if star is not here and len(star) == 1:  # a single message can move its star to `link`
-                here.join(star.dissolve())
-                star = here
-            if star is here:
-                return here
+            at_link = self._star(link)
+            if star is not at_link and len(star) == 1:  # a single message can move its star
+                at_link.join(star.dissolve())
+                star = at_link
+            if star is at_link:
+                return at_link
         for star in dict.fromkeys(stars):
             self._general.join(star.dissolve())
         return self._general
 
-    def withdraw(self, flow: Flow) -> None:
+    def withdraw(self, flow: Rated) -> None:
         """Carry `flow` no further, and never call its `passed`."""
-        assert isinstance(flow, Rated)
         flow.group.withdraw(flow)

@@ -1,4 +1,4 @@
-"""Progressive filling compiled, for many messages at once: what `max_min.fill` finds, over arrays.
+"""Compiled progressive filling: the rates of `max_min.fill`, over arrays.
 
 Every array of messages has a row a message, of which the first `count` are used; `routes`
 `(messages, hops)` holds the numbers of the links that a message crosses, and -1 after them.
@@ -14,52 +14,50 @@ Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LEFT, RATE, SINCE, END, SIZE = range(5)
-"""What is known of a message: bytes left at a moment, bytes per second since then, that moment, its
-end, its bytes.
+"""The columns of `table`: bytes left at a moment, bytes per second since then, that moment, the end,
+all bytes.
 """
 
 
 @njit(cache=True)
 def advance(
-    now: float, routes: Indices, known: Doubles, count: int, bandwidths: Doubles, rounding: float
+    now: float, routes: Indices, table: Doubles, count: int, bandwidths: Doubles, rounding: float
 ) -> float:
-    """Give each message its max-min fair rate from `now` (s) on; the moment of the first end,
-    infinite without one.
+    """Give each message its max-min fair rate from `now` (s) on; return the first end, or inf.
 
-    A rate that differs from the former one by rounding alone stays.
+    A rate that differs from the former one only by rounding stays, so that its end does too.
     """
     shares = max_min_rates(routes, count, bandwidths)
     first = math.inf
     for message in range(count):
-        rate, share = known[message, RATE], shares[message]
+        rate, share = table[message, RATE], shares[message]
         if abs(share - rate) > rounding * rate:
-            left = known[message, LEFT] - rate * (now - known[message, SINCE])
-            known[message, LEFT], known[message, SINCE], known[message, RATE] = left, now, share
-            known[message, END] = now + left / share
-        first = min(first, known[message, END])
+            left = table[message, LEFT] - rate * (now - table[message, SINCE])
+            table[message, LEFT] = left
+            table[message, SINCE] = now
+            table[message, RATE] = share
+            table[message, END] = now + left / share
+        first = min(first, table[message, END])
     return first
 
 
 @njit(cache=True)
-def due(now: float, ulp: float, known: Doubles, count: int) -> Indices:
-    """The rows of the messages that end at `now` (s), up to rounding, the last row first; as
-    `links.slack` has it.
-    """
-    found = np.empty(count, np.int64)
+def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
+    """The rows of the messages that end at `now` (s), up to `links.slack`, the last row first."""
+    rows = np.empty(count, np.int64)
     number = 0
     for message in range(count - 1, -1, -1):
-        rate = known[message, RATE]
-        if (known[message, END] - now) * rate <= 1e-12 * known[message, SIZE] + 4 * ulp * rate:
-            found[number] = message
+        rate = table[message, RATE]
+        rounding = 1e-12 * table[message, SIZE] + 4 * ulp * rate
+        if (table[message, END] - now) * rate <= rounding:
+            rows[number] = message
             number += 1
-    return found[:number]
+    return rows[:number]
 
 
 @njit(cache=True)
 def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
-    """How many messages cross each link, where those of each begin in the list of all, and that
-    list.
-    """
+    """The number of messages over each link, and these messages, link by link, from its start."""
     hops = routes.shape[1]
     waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
     for message in range(count):
@@ -82,9 +80,7 @@ def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, 
 def may_limit(
     routes: Indices, count: int, bandwidths: Doubles, waiting: Indices
 ) -> NDArray[np.bool_]:
-    """The links that may be full first: a link of one message limits it only where that crosses no
-    slower one.
-    """
+    """Whether a link may be full first: one with a single message only as its narrowest link."""
     limits = waiting > 1
     for message in range(count):
         least = routes[message, 0]
@@ -148,9 +144,7 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
 
 @njit(cache=True)
 def sink(levels: Doubles, heap: Indices, index: int, size: int) -> None:
-    """Move the entry at `index` of a heap of links down to its place: the least level first, of
-    equal ones the link.
-    """
+    """Move the entry at `index` of a heap of links down to its place: by level, then by link."""
     level, link = levels[index], heap[index]
     while 2 * index + 1 < size:
         child = 2 * index + 1

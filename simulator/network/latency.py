@@ -1,6 +1,4 @@
-"""Latencies that differ from message to message: drawn, or of the moment; without overtaking
-between two nodes.
-"""
+"""Latencies that differ from message to message, without overtaking between two nodes."""
 
 from typing import Any, cast
 
@@ -15,11 +13,11 @@ from laggard.simulator.timing.streams import LATENCY, StoredStream
 
 
 class Latencies:
-    """The latencies of messages, where a law says what they are, or where they change over time.
+    """The latencies of messages, where they are drawn from a law or change over time.
 
     Of two messages from one node to another, the one whose last byte leaves first arrives first:
-    with t_k the moment at which that of message k leaves and l_k its latency, it arrives at max(t_k
-    + l_k, arrivals of those before it).
+    with t_k the moment at which the last byte of message k leaves and l_k its latency, it arrives at
+    max(t_k + l_k, arrivals of those before it).
     """
 
     def __init__(self, env: Clock, network: Network, seed: int) -> None:
@@ -30,9 +28,7 @@ class Latencies:
         self._under_way: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
 
     def draw(self, latency: Any, sender: int) -> float:
-        """The latency of the next message of node `sender` (s): a number, or drawn from a law, that
-        of the moment.
-        """
+        """The latency (s) of the next message of node `sender`: present, constant or drawn."""
         law: float | Distribution = latency
         if isinstance(latency, StepFunction):
             law, _ = latency.at(self._env.now)
@@ -49,22 +45,24 @@ class Latencies:
         """Schedule the `arrival` of a message whose last byte leaves in `delay` seconds."""
         now, pair = self._env.now, (sender, receiver)
         left, arrives = now + delay, now + (delay + latency)
-        under_way = [one for one in self._under_way.get(pair, []) if one[2] > now]
-        # those with a longer latency alone: others are no later but for rounding
-        later = [
-            other
-            for since, longer, other in under_way
-            if since <= left and longer > latency and other > arrives
-        ]
+        under_way, later = [], []
+        for message in self._under_way.get(pair, []):
+            message_left, message_latency, message_arrives = message
+            if message_arrives <= now:
+                continue
+            under_way.append(message)
+            # One with a shorter latency that left before is later only by rounding.
+            if message_left <= left and message_latency > latency and message_arrives > arrives:
+                later.append(message_arrives)
         if later:
             arrives = max(later)
-            self._env.at(arrives, arrival)
+            self._env.at(arrives, arrival)  # to the bit, which `now + (arrives - now)` may miss
         else:
             self._env.after(delay + latency, arrival)
         self._under_way[pair] = [*under_way, (left, latency, arrives)]
 
     def cut(self, rank: int) -> None:
-        """Forget the messages from and to node `rank`, which are lost."""
-        self._under_way = {
-            pair: under_way for pair, under_way in self._under_way.items() if rank not in pair
-        }
+        """Remove the messages from and to node `rank`, which are lost."""
+        for pair in list(self._under_way):
+            if rank in pair:
+                del self._under_way[pair]

@@ -1,4 +1,4 @@
-"""A link, a message that crosses it, and timers that can be moved or cancelled."""
+"""Links, messages that cross them, and timers that can be moved or cancelled."""
 
 import math
 from collections.abc import Callable
@@ -17,32 +17,24 @@ if TYPE_CHECKING:
 Ends = tuple[str | int, int]
 """The key of a link: the two machines that it joins, or the direction and the machine of a card."""
 Passed = Callable[[float], None]
-"""Called, once it is known, with the seconds from now until the last byte has left the last
-link.
-"""
+"""Called, once it is known, with the seconds from now until the last byte has left."""
 
 
-class Flow:
-    """A message under way: its bytes, the links it crosses, and the callback at its end."""
-
-    __slots__ = ("passed", "route", "size")
-
-    def __init__(self, size: float, route: tuple["Link", ...], passed: Passed) -> None:
-        self.size, self.route, self.passed = size, route, passed
-
-
-class Rated(Flow):
+class Rated:
     """A message under max-min fair sharing, which has a rate.
 
     Attributes:
+        size: its bytes.
+        route: the links that it crosses.
+        passed: called at its end.
         number: orders messages that end together: the one sent first ends first.
         left: bytes still to transfer, as of the moment `since` (s) of its last update.
         group: the group that determines its rate.
         end: the moment (s), or the virtual service (bytes), at which it ends.
         rate, share, bottleneck: in a `MaxMin`, its bytes per second, the new value of that, and the
             full link that limits it.
-        cap, bound: in a `ProcessorSharingStar`, the bandwidth of the narrowest link that it has to
-            itself, and whether that limits it.
+        cap, bound: in a `ProcessorSharingStar`, the bandwidth of the narrowest link that it alone
+            uses, and whether that limits it.
     """
 
     __slots__ = (
@@ -53,15 +45,20 @@ class Rated(Flow):
         "group",
         "left",
         "number",
+        "passed",
         "rate",
+        "route",
         "share",
         "since",
+        "size",
     )
 
     def __init__(self, number: int, size: float, route: tuple["Link", ...], passed: Passed) -> None:
         self.size, self.route, self.passed = size, route, passed
-        self.number, self.left, self.since, self.end = number, size, 0.0, math.nan
-        self.rate, self.share, self.cap, self.bound = 0.0, 0.0, math.inf, False
+        self.number, self.left, self.since = number, size, 0.0
+        self.end = math.nan  # differs from every entry of a heap
+        self.rate, self.share = 0.0, 0.0
+        self.cap, self.bound = math.inf, False
         self.bottleneck: Link | None = None
         self.group: MaxMin | ProcessorSharingStar
 
@@ -104,10 +101,10 @@ class Link:
 
 
 def slack(size: float, rate: float, now: float) -> float:
-    """The rounding error, in bytes, of a message of `size` bytes at `rate` when the clock is at
-    `now`.
+    """The rounding error (bytes) of a message of `size` bytes at `rate` and the moment `now`.
 
-    Messages whose ends differ by less end together.
+    Messages whose ends differ by less end together. Sums of bytes are off by a share of the size;
+    the clock is off by a few units in the last place of `now`, in which `rate` bytes a second pass.
     """
     return 1e-12 * size + 4 * math.ulp(now) * rate
 
@@ -115,9 +112,9 @@ def slack(size: float, rate: float, now: float) -> float:
 class Timer:
     """Calls a function at the moment (s) scheduled last.
 
-    At most one event is armed. Where the timer is postponed the event stays, and is armed again
-    when it fires: a message that joins others postpones the first end, and often another one joins
-    before that.
+    At most one event is scheduled. Where the timer is postponed the event stays, and is scheduled
+    again when it fires: a message that joins others postpones the first end, and often another one
+    joins before that.
     """
 
     __slots__ = ("_armed", "_at", "_callback", "_env", "_event")
@@ -128,7 +125,7 @@ class Timer:
         self._at = self._armed = 0.0
 
     def schedule(self, at: float) -> None:
-        """Fire at `at`, or now if that has passed, instead of at the moment scheduled before.
+        """Fire at `at`, or now if that has passed, instead of at the last scheduled moment.
 
         Raises:
             InvalidSettingError: `at` is infinite or not a number.
@@ -148,9 +145,8 @@ class Timer:
 
     def _arm(self) -> None:
         self._armed = self._at
-        delay = check_duration(
-            max(self._at - self._env.now, 0.0), "Network", "bytes over bandwidth"
-        )
+        delay = max(self._at - self._env.now, 0.0)
+        check_duration(delay, "Network", "bytes over bandwidth")
         self._event = self._env.call_in(delay, self._fire)
 
     def _fire(self) -> None:

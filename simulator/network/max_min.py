@@ -10,28 +10,27 @@ FILL_ROUNDING = 1e-12
 
 
 def refill(touched: Iterable[Link]) -> list[Rated]:
-    """The messages whose `share` (bytes per second) is not their `rate` any more, now that messages
-    came or left.
+    """The messages whose `share` (bytes per second) differs from their `rate` after a change.
 
     Rates are max-min fair if and only if each message has a bottleneck: a full link of its route
     over which no message is faster. So the rates of messages over the links `touched` are solved
-    for while all others keep theirs. A message that has thereby lost its bottleneck, or exceeds the
-    rate of another one at that one's bottleneck, is then included, until every message has a
-    bottleneck. Rates with this property are unique: solving for all gives the same.
+    for, while all others keep theirs. Messages that have lost their bottleneck by that, or are
+    faster than another message at its bottleneck, are then included, until every message has a
+    bottleneck. Such rates are unique: solving for all gives the same.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2, the bottleneck condition.
     """
-    anew = {flow: None for link in touched for flow in link.flows}
-    added = list(anew)
+    solved = {flow: None for link in touched for flow in link.flows}
+    added = list(solved)
     while added:
-        added = [flow for link in fill(anew) for flow in invalidated(link, anew)]
-        anew.update(dict.fromkeys(added))
-    return [flow for flow in anew if flow.share != flow.rate]
+        added = [flow for link in fill(solved) for flow in invalidated(link, solved)]
+        solved.update(dict.fromkeys(added))
+    return [flow for flow in solved if flow.share != flow.rate]
 
 
-def invalidated(link: Link, anew: dict[Rated, None]) -> list[Rated]:
-    """The messages over `link` outside `anew` that cannot keep their rates."""
-    others = [flow for flow in link.flows if flow not in anew]
+def invalidated(link: Link, solved: dict[Rated, None]) -> list[Rated]:
+    """The messages over `link` outside `solved` that cannot keep their rates."""
+    others = [flow for flow in link.flows if flow not in solved]
     if not others:
         return others
     shares = [flow.share for flow in link.flows]

@@ -1,6 +1,4 @@
-"""Max-min fair sharing of trunks: a link is left out where all that cross it also cross one that is
-no faster.
-"""
+"""Max-min fair sharing of trunks: stars across several shared links, and a compiled filling."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,41 +11,39 @@ from laggard.simulator.network.max_min import FILL_ROUNDING
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
-REACH = 32
-"""Rates that each message changes by coming or leaving, from which on a `CompiledMaxMin` is
-faster.
-"""
+MIN_REACH = 32
+"""The number of rates that a solution changes from which a `CompiledMaxMin` is faster."""
 
 
 class NestedMaxMin(MaxMin):
     """As `MaxMin`, which also finds the stars of `NestedFairSharing`."""
 
     def is_star(self, link: Link) -> bool:
-        """Whether no link limits two or more of the messages over `link` before that does, or
-        others.
+        """Whether `link` is the only shared bottleneck of its messages.
+
+        Every other link that two or more of them share is no slower, and carries no others.
         """
         checked = {link}
         for flow in link.flows:
             for crossed in flow.route:
-                if len(crossed.flows) > 1 and crossed not in checked:
-                    checked.add(crossed)
-                    if crossed.bandwidth < link.bandwidth or any(
-                        link not in other.route for other in crossed.flows
-                    ):
-                        return False
+                if len(crossed.flows) == 1 or crossed in checked:
+                    continue
+                checked.add(crossed)
+                if crossed.bandwidth < link.bandwidth:
+                    return False
+                if any(link not in other.route for other in crossed.flows):
+                    return False
         return True
 
 
 class CompiledMaxMin(NestedMaxMin):
-    """As `NestedMaxMin`, with all rates solved for at once, in compiled loops over arrays: O(n log
-    n) an instant.
+    """As `NestedMaxMin`, but solves for all rates at once in compiled loops: O(n log n) an instant.
 
-    What is known of a message is a row of arrays; the last row takes the place of one that has
-    left.
+    A message is a row of arrays; the last row takes the place of one that has left.
 
     Raises:
-        ImportError: there is no numba.
-        RuntimeError: numba cannot store what it compiles.
+        ImportError: numba is not installed.
+        RuntimeError: numba cannot write its cache.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
@@ -60,8 +56,9 @@ class CompiledMaxMin(NestedMaxMin):
         self._messages: list[Rated] = []  # the message of each row
         self._numbers: dict[Link, int] = {}
         self._bandwidths = np.empty(0)
-        self._routes, self._known = np.full((1, 1), -1), np.zeros((1, 5))
-        self._first = math.inf
+        self._routes = np.full((1, 1), -1)
+        self._table = np.zeros((1, 5))  # see the columns of `filling`
+        self._first = math.inf  # the first end (s)
 
     def join(self, flows: Iterable[Rated]) -> None:
         for flow in flows:
@@ -71,7 +68,7 @@ class CompiledMaxMin(NestedMaxMin):
             numbers = [self._number(link) for link in flow.route]
             self._make_room(row, len(numbers))
             self._routes[row], self._routes[row, : len(numbers)] = -1, numbers
-            self._known[row] = flow.left, 0.0, self._env.now, math.inf, flow.size
+            self._table[row] = flow.left, 0.0, self._env.now, math.inf, flow.size
             self._touch(flow)
 
     def _number(self, link: Link) -> int:
@@ -82,10 +79,12 @@ class CompiledMaxMin(NestedMaxMin):
 
     def _make_room(self, row: int, hops: int) -> None:
         rows, columns = self._routes.shape
-        if row == rows or hops > columns:
-            more, wider = rows * (row == rows), max(hops - columns, 0)
+        more, wider = 0, max(hops - columns, 0)
+        if row == rows:
+            more = rows  # doubling: n messages cost O(n) copies
+        if more or wider:
             self._routes = np.pad(self._routes, ((0, more), (0, wider)), constant_values=-1)
-            self._known = np.pad(self._known, ((0, more), (0, 0)))
+            self._table = np.pad(self._table, ((0, more), (0, 0)))
 
     def _remove(self, flow: Rated) -> None:
         flow.leave()
@@ -97,50 +96,50 @@ class CompiledMaxMin(NestedMaxMin):
         if last is not flow:
             end = len(self._messages)
             self._messages[row], self._rows[last] = last, row
-            self._routes[row], self._known[row] = self._routes[end], self._known[end]
+            self._routes[row], self._table[row] = self._routes[end], self._table[end]
 
     def _hand_over(self, flow: Rated) -> None:
-        left, rate, since, *_ = self._known[self._rows[flow]].tolist()
+        left, rate, since, *_ = self._table[self._rows[flow]].tolist()
         flow.left = left - rate * (self._env.now - since)
         self._forget(flow)
 
     def _through(self) -> list[Rated]:
         now = self._env.now
-        rows = self._filling.due(now, math.ulp(now), self._known, len(self._messages))
+        rows = self._filling.due(now, math.ulp(now), self._table, len(self._messages))
         return [self._messages[row] for row in rows.tolist()]
 
     def _rate(self) -> None:
         if self._env.instant_goes_on:
-            return  # what is still to happen in this instant may touch further links
+            return  # a later event of this instant may touch further links
         touched, self._touched = self._touched, {}
         count = len(self._messages)
         self._first = self._filling.advance(
-            self._env.now, self._routes, self._known, count, self._bandwidths, FILL_ROUNDING
+            self._env.now, self._routes, self._table, count, self._bandwidths, FILL_ROUNDING
         )
         self._release_stars(touched)
         if len(self._messages) < count:  # the first to end may be in a star now
-            self._first = self._known[: len(self._messages), self._filling.END].min(
-                initial=math.inf
-            )
+            ends = self._table[: len(self._messages), self._filling.END]
+            self._first = ends.min(initial=math.inf)
 
     def _rest(self) -> None:
-        if self._messages:
-            self._timer.schedule(self._env.now if self._touched else self._first)
-        else:
+        if not self._messages:
             self._timer.cancel()
+        elif self._touched:
+            self._timer.schedule(self._env.now)
+        else:
+            self._timer.schedule(self._first)
 
 
 class NestedFairSharing(FairSharing):
-    """As `FairSharing`, for messages that cross several shared links, as a rack's trunk and then
-    the server's card.
+    """As `FairSharing`, for messages over several shared links: a rack's trunk and a server's card.
 
-    With b_l the bandwidth of link l, if all messages over link m also cross link l and b_l <= b_m,
-    then what l allows them together, m allows too. So messages that all cross l form a star at l,
-    whatever else they share, where all links that they share are as fast. So it is with the trunks
-    of racks on the way to a server's card.
+    With b_l the bandwidth of link l: if all messages over link m also cross link l, and b_l <= b_m,
+    then m never limits them before l does. So messages that all cross l form a star at l where every
+    other link that they share is as fast and carries no others, as the trunks of racks on the way to
+    a server's card.
 
-    Messages of no star, as between racks at random, are in a `CompiledMaxMin` once each changes the
-    rates of many.
+    Messages outside stars, as between random racks, are in a `CompiledMaxMin` from the first
+    solution on that changes many rates.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -157,10 +156,10 @@ class NestedFairSharing(FairSharing):
             if star.link in met and star.link.bandwidth == narrowest.bandwidth:
                 return star
             if len(star) == 1:  # a single message can move its star
-                here = self._star(narrowest)
-                here.join(star.dissolve())
-                return here
-        if self._may_compile and self._general.reach >= REACH:
+                at_narrowest = self._star(narrowest)
+                at_narrowest.join(star.dissolve())
+                return at_narrowest
+        if self._may_compile and self._general.reach >= MIN_REACH:
             self._compile()
         return super()._group(met)
 
@@ -168,7 +167,7 @@ class NestedFairSharing(FairSharing):
         self._may_compile = False
         try:
             compiled = CompiledMaxMin(self._env, self._star)
-        except (ImportError, RuntimeError):  # the general solution is slower, and as right
+        except (ImportError, RuntimeError):  # the general solution is slower, and as exact
             return
         compiled.join(self._general.dissolve())
         self._general = compiled

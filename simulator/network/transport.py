@@ -8,12 +8,12 @@ from typing import Any, cast
 from simpy.events import Event
 
 from laggard.simulator.errors import InvalidSettingError, check_duration
-from laggard.simulator.network.config import Network
+from laggard.simulator.network.config import Network, SlowLink
 from laggard.simulator.network.fair import FairSharing
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.groups import TRUNK, Trunks
 from laggard.simulator.network.latency import Latencies
-from laggard.simulator.network.links import Ends, Flow, Link
+from laggard.simulator.network.links import Ends, Link
 from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.topology import Topology
 from laggard.simulator.network.varying import VaryingFairSharing, VaryingPaths
@@ -24,26 +24,29 @@ Sharing = FairSharing | FifoSharing
 
 
 class Transfer:
-    """A message under way, and how it crosses its links; once its arrival is `scheduled` it has
-    crossed them.
+    """A message under way, recorded where a crash can lose it.
+
+    Attributes:
+        flow: the message on its links, as the sharing has it; None without links.
+        scheduled: whether its arrival is scheduled: it has crossed its links.
     """
 
     __slots__ = ("flow", "receiver", "scheduled", "sender")
 
     def __init__(self, sender: int, receiver: int) -> None:
         self.sender, self.receiver = sender, receiver
-        self.flow: Flow | None = None
+        self.flow: Any = None
         self.scheduled = False
 
 
 class Transport:
-    """The links of a network, and what crosses them.
+    """The links of a network, and the messages that cross them.
 
     With `crashes` it records the messages under way, so that a crash can lose them.
 
     Attributes:
-        post: schedules the arrival of any message, where all take the latency alone and none can be
-            lost; else None.
+        post: schedules the arrival of any message, where all take only the same latency and none
+            can be lost; else None.
     """
 
     def __init__(
@@ -55,12 +58,11 @@ class Transport:
         crashes: bool = False,
         seed: int = 0,
     ) -> None:
-        """`seed` is that of latencies that are drawn."""
+        """`seed` is the seed of drawn latencies."""
         topology.check(workers)
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
-        alike = network.unlimited and not crashes
         self.post: Callable[[Event], None] | None = None
-        if alike:
+        if network.unlimited and not crashes:
             self.post = env.after_seconds(cast(float, network.latency))
         self._varying: VaryingPaths | None = None
         if network.changes is not None:
@@ -68,16 +70,15 @@ class Transport:
         self._trunks: Trunks | None = None
         if network.groups is not None:
             self._trunks = Trunks(network, workers)
-        draws = network.draws_latency or (
-            self._varying is not None and self._varying.latencies_change
-        )
-        self._drawn = Latencies(env, network, seed) if draws else None
-        self._sharing = _make_sharing(network, env)
-        self._special = {
-            network.on_machines(pair, workers): link
-            for link in network.links
-            for pair in link.pairs
-        }
+        changes = self._varying is not None and self._varying.latencies_change
+        self._latencies: Latencies | None = None  # where they differ from message to message
+        if network.draws_latency or changes:
+            self._latencies = Latencies(env, network, seed)
+        self._sharing: Any = _make_sharing(network, env)
+        self._special: dict[tuple[int, int], SlowLink] = {}
+        for link in network.links:
+            for pair in link.pairs:
+                self._special[network.on_machines(pair, workers)] = link
         self._links: dict[Ends, Link] = {}
         # bounded: a mesh of 1,024 has a million pairs
         self._path = lru_cache(maxsize=2**16)(self._between)
@@ -87,25 +88,24 @@ class Transport:
         """Raise `InvalidSettingError` unless the topology joins the two."""
         if not self._topology.joins(sender, receiver, self._workers):
             topology = type(self._topology).__name__
-            raise InvalidSettingError(
-                topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}"
-            )
+            expected = f"a pair that a {topology} joins"
+            raise InvalidSettingError(topology, "send", expected, f"{sender} -> {receiver}")
 
     def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
-        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached
-        `receiver`.
+        """Schedule `arrival` for the moment at which `size` bytes have reached `receiver`.
 
-        Whether the topology joins the two is not checked here: see `check`.
+        `check` checks whether the topology joins the two.
         """
         if self.post is not None:
             self.post(arrival)
             return
         latency, beside, route = self._path(sender, receiver)
-        drawn = self._drawn
-        # a number
-        seconds: Any = latency if drawn is None else drawn.draw(latency, sender) + beside
+        latencies = self._latencies
+        seconds = latency
+        if latencies is not None:
+            seconds = latencies.draw(latency, sender) + beside
         transfer = None
-        if self._transfers is not None:  # recorded until it arrives
+        if self._transfers is not None:  # its first callback removes the record when it arrives
             transfer = self._transfers[arrival] = Transfer(sender, receiver)
             cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._transfers.pop)
 
@@ -113,10 +113,10 @@ class Transport:
             if transfer is not None:
                 transfer.scheduled = True
             check_duration(delay, "Network", "bytes over bandwidth")
-            if drawn is None:
+            if latencies is None:
                 self._env.after(delay + seconds, arrival)
             else:
-                drawn.schedule(sender, receiver, delay, seconds, arrival)
+                latencies.schedule(sender, receiver, delay, seconds, arrival)
 
         if size == 0 or not route:
             passed(0.0)
@@ -126,20 +126,18 @@ class Transport:
             transfer.flow = flow
 
     def cut(self, rank: int) -> list[Event]:
-        """Lose the messages under way from and to worker `rank`; their arrivals, which are
-        returned, never happen.
+        """Lose the messages under way from and to worker `rank`; return their arrivals.
 
-        They free their links. In a queue (`fifo`) their time stays reserved, except on the worker's
-        own links.
+        The arrivals never happen. The messages free their links; in a queue (`fifo`) their time
+        stays reserved, except on the worker's own links.
         """
         assert self._transfers is not None, "without crashes, messages under way are not recorded"
-        if self._drawn is not None:
-            self._drawn.cut(rank)
-        lost = {
-            arrival: one
-            for arrival, one in self._transfers.items()
-            if rank in (one.sender, one.receiver)
-        }
+        if self._latencies is not None:
+            self._latencies.cut(rank)
+        lost: dict[Event, Transfer] = {}
+        for arrival, transfer in self._transfers.items():
+            if rank in (transfer.sender, transfer.receiver):
+                lost[arrival] = transfer
         for arrival, transfer in lost.items():
             del self._transfers[arrival]
             if transfer.scheduled:
@@ -156,8 +154,9 @@ class Transport:
         return list(lost)
 
     def _between(self, sender: int, receiver: int) -> tuple[Any, float, tuple[Link, ...]]:
-        """The latency between two nodes, what is added to one that is drawn, and the links with a
-        bandwidth between.
+        """The latency between two nodes, a constant to add to a drawn one, and the links between.
+
+        Links without a bandwidth are left out.
         """
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
@@ -178,7 +177,7 @@ class Transport:
             if latency is None:
                 latency = self._network.latency_from(sender)
             route = self._route(start, end, special.bandwidth, trunks)
-        if beside and self._drawn is None:
+        if beside and self._latencies is None:
             return latency + beside, 0.0, route
         return latency, beside, route
 
@@ -192,27 +191,25 @@ class Transport:
     def _route(
         self, start: int, end: int, between: float | None, trunks: Mapping[Ends, float | None]
     ) -> tuple[Link, ...]:
-        """The links between two machines: their cards, one of the pair with the bandwidth
-        `between`, and `trunks`.
+        """The links between two machines: their cards, a link of the pair, and `trunks`.
+
+        Args:
+            between: the bandwidth of the pair's link, None without one.
         """
-        cards = [self._network.card_bandwidth(rank) for rank in (start, end)]
+        up, down = self._network.card_bandwidth(start), self._network.card_bandwidth(end)
+        bandwidths: dict[Ends, float | None] = {}
         if self._network.wiring == "pairs":
-            crossed: list[tuple[Ends, float | None]] = [((start, end), between or min(cards))]
+            bandwidths[start, end] = min(up, down) if between is None else between
         else:
-            crossed = [
-                (("up", start), cards[0]),
-                ((start, end), between),
-                *trunks.items(),
-                (("down", end), cards[1]),
-            ]
-        return tuple(
-            self._link(key, speed)
-            for key, speed in crossed
-            if speed is not None and speed < math.inf
-        )
+            bandwidths = {("up", start): up, (start, end): between, **trunks, ("down", end): down}
+        links = []
+        for ends, bandwidth in bandwidths.items():
+            if bandwidth is not None and bandwidth < math.inf:
+                links.append(self._link(ends, bandwidth))
+        return tuple(links)
 
     def _inside(self, sender: int, receiver: int) -> tuple[float, float, tuple[Link, ...]]:
-        """The same between two nodes of one machine: nothing, or the inner cards of a host."""
+        """As `_between`, for two nodes of one machine: no links, or the inner cards of a host."""
         hosts = self._network.hosts
         if hosts is None or sender == receiver:
             return 0.0, 0.0, ()
@@ -226,7 +223,7 @@ class Transport:
 
 
 def _make_sharing(network: Network, env: Clock) -> Sharing:
-    """What decides how the messages on a link share its bandwidth."""
+    """The way in which the messages on a link share its bandwidth."""
     if network.sharing == "fifo":
         return FifoSharing(env)
     if network.changes is not None:

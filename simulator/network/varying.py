@@ -9,7 +9,7 @@ from laggard.simulator.errors import HUGE
 from laggard.simulator.network.changes import Pair, lowest, overlay
 from laggard.simulator.network.config import Network, SlowLink
 from laggard.simulator.network.fair import FairSharing
-from laggard.simulator.network.links import Ends, Flow, Link, Passed, Rated, Timer
+from laggard.simulator.network.links import Ends, Link, Passed, Rated, Timer
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.steps import StepFunction
@@ -105,7 +105,7 @@ class VaryingFairSharing(FairSharing):
         self._next = math.inf
         self._under_way = 0  # messages over links that change
 
-    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Rated:
         changing = {link: link.steps for link in route if link.steps is not None}
         if not changing:
             return super().carry(size, route, passed)
@@ -121,12 +121,12 @@ class VaryingFairSharing(FairSharing):
         self._await(min(untils))
         return flow
 
-    def withdraw(self, flow: Flow) -> None:
+    def withdraw(self, flow: Rated) -> None:
         super().withdraw(flow)
         if any(link.steps is not None for link in flow.route):
             self._leave()
 
-    def _begin(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+    def _begin(self, size: float, route: tuple[Link, ...], passed: Passed) -> Rated:
         if all(link.bandwidth for link in route):
             return super().carry(size, route, passed)
         # In an outage the message has no rate. A star divides by its bandwidth, so that only the
