@@ -1,5 +1,4 @@
-"""The events that a node's verbs return; `yield` waits for one, `|` for the first of several, `&`
-for all.
+"""The events that a node's verbs return: `yield` waits for one, `|` for the first, `&` for all.
 
 They are cheap SimPy events: a computation and a message are one entry each in the event queue, a
 message is delivered inside its own event, and none of them needs a process, a store, or a list of
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 else:
 
     class Slotted:
-        """What SimPy's `Event` tells about itself, for events without a dictionary, which take less
-        memory.
+        """The properties of SimPy's `Event`, for events without a dictionary.
 
-        With many workers, the time of a cycle depends on how much of it fits the cache. SimPy asks
-        of an event only that it has `env`, `callbacks`, `_ok` and `_value`.
+        Slots take less memory: with many workers, a cycle takes as long as its events need to come
+        into the cache. SimPy needs only `env`, `callbacks`, `_ok` and `_value` of an event.
         """
 
         __slots__ = ()
@@ -46,9 +44,9 @@ class Verb(Slotted):
     """An event that a verb of a node returns.
 
     Attributes:
-        callbacks: as SimPy has them, but a tuple that all events share until somebody listens
-            besides the engine and `role`; None once the event has fired.
-        role: the role that waits for it, if it is the only one.
+        callbacks: as in SimPy, but a tuple that all events share until there is a listener besides
+            the engine and `role`; None once the event has fired.
+        role: the role that waits for it, if it is the only listener.
     """
 
     __slots__ = ()
@@ -74,11 +72,12 @@ class Verb(Slotted):
 
 
 def with_list(event: Event) -> Event:
-    """`event`, whose callbacks are a list from now on if it has not fired, as SimPy's conditions
-    need it.
-    """
+    """`event`, whose callbacks are a list from now on if it has not fired, for SimPy's conditions."""
     if isinstance(event, Verb) and isinstance(event.callbacks, tuple):
-        event.callbacks = [*event.callbacks, *([] if event.role is None else [event.role._resume])]
+        callbacks = list(event.callbacks)
+        if event.role is not None:
+            callbacks.append(event.role._resume)
+        event.callbacks = callbacks
         event.role = None
     return event
 
@@ -86,8 +85,8 @@ def with_list(event: Event) -> Event:
 class Choice(Verb, Condition):
     """The first, or all, of several events.
 
-    Once one has fired, the other receives are withdrawn: they take no message later, and a message
-    that one of them has taken from the mailbox is put back.
+    Once the first has fired, the other receives are withdrawn: they take no message later, and a
+    message that one of them has taken is put back.
     """
 
     role = None
@@ -112,11 +111,10 @@ def leaves(events: Iterable[Event]) -> Iterable[Event]:
 
 
 class Work(Verb):
-    """A node is busy until this fires; its value is the gradient that it computes, if any.
+    """The work of a node, which is busy until this fires; its value is the gradient, if any.
 
     Attributes:
-        buckets: what fires when each bucket of the gradient is there, where some were asked for;
-            the last is itself.
+        buckets: the events of the buckets of the gradient, if any; the last is the work itself.
     """
 
     __slots__ = ("_value", "buckets", "callbacks", "node", "role")
@@ -139,7 +137,7 @@ class Work(Verb):
     def cancel(self) -> None:
         """Free the node now and withdraw the gradient's promise; the event never fires.
 
-        Work that ended in this very instant is withdrawn too; a final status is kept.
+        Work that ended in this instant is withdrawn too; a final status stays.
         """
         self.node.cancelled(self)
         if self._value is not None:
@@ -151,9 +149,7 @@ class Work(Verb):
 
 
 def new_work(node: Owner, gradient: "Gradient | None", callbacks: Callbacks | None) -> Work:
-    """A function instead of `__init__`, as for all that is made in a cycle: Python 3.11 calls it 25
-    ns sooner.
-    """
+    """A new `Work`. Not `__init__`: Python 3.11 calls a function 25 ns faster, in every cycle."""
     work = Work()  # type: ignore[call-arg]
     work.node, work._value, work.callbacks = node, gradient, callbacks
     work.role, work.buckets = None, ()
@@ -161,9 +157,7 @@ def new_work(node: Owner, gradient: "Gradient | None", callbacks: Callbacks | No
 
 
 class BucketReady(Verb):
-    """A bucket of the gradient that `work` computes is there, while the rest is computed; its value
-    is the gradient.
-    """
+    """Fires with the gradient when one of its buckets is ready, while `work` goes on."""
 
     __slots__ = ("_value", "callbacks", "role", "work")
 
@@ -178,17 +172,15 @@ class BucketReady(Verb):
 
 
 class Message(Verb):
-    """A message under way; fires, with its content as value, when it has arrived and been
-    delivered.
+    """A message under way; fires with its content when it has been delivered.
 
-    It is lost, and never fires, where its sender crashes before it arrives, or its receiver does or
-    is down already.
+    It is lost, and never fires, if its sender crashes before it arrives, or its receiver crashes or
+    is down.
 
     Attributes:
-        content: what it carries.
-        size: in models, where servers take time over messages: what is left to take in, nothing
-            unless it was sent.
-        incarnations: the sender's when it was sent, and that of the receiver for which it is meant.
+        content: its content.
+        size: in models, where messages take servers time: the rest to receive; 0 for `put`.
+        incarnations: the sender's when it was sent, and the receiver's for which it is meant.
         waiting: its callbacks, where a crash can lose it.
     """
 
@@ -242,8 +234,8 @@ class Receive(Verb):
 
     Attributes:
         since: the moment (s) from which the node waits.
-        message: what it has taken, if anything.
-        withdrawn: whether it waits no longer.
+        message: the message that it has taken, if any.
+        withdrawn: whether it no longer waits.
     """
 
     __slots__ = ("_value", "callbacks", "message", "node", "role", "since", "tag", "withdrawn")
@@ -261,7 +253,10 @@ class Receive(Verb):
         return env
 
     def withdraw(self) -> None:
-        """Stop waiting: the message, present or future, is for the next receive."""
+        """Stop waiting: the message, present or future, is for the next receive.
+
+        A receive that fired in an earlier instant keeps its message.
+        """
         if not self.withdrawn and (not self.fired or self.since == self.env.now):
             self.node.mailbox.forget(self)
             self.withdrawn, self.callbacks, self._value = True, [], PENDING

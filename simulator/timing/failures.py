@@ -20,8 +20,7 @@ from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 @dataclass(frozen=True)
 class Checkpoint(Settings):
-    """How often each server saves its weights and the state of its rule; a checkpoint costs it no
-    time.
+    """How often each server saves its weights and the state of its rule, in no virtual time.
 
     Without a period the only checkpoint is the model at the start. With period T seconds and
     crashes after exponential times of rate r, the age of the last checkpoint at a crash has the
@@ -52,9 +51,9 @@ class ServerCrash(Settings):
     """A server, or one shard of it, that crashes and returns from its last checkpoint.
 
     It loses its updates since then, the gradients that it holds, and the messages under way to and
-    from it; what is sent to it while it is away is lost too. When it is back, each worker that it
-    owes an answer announces itself again and reads its weights. A worker that is computing then
-    goes on: its gradient, of weights from before the crash, counts as any other; a synchronous
+    from it; messages sent to it while it is down are lost too. When it is back, each worker that
+    waits for its answer announces itself again and reads its weights. A worker that is computing
+    continues: its gradient, of weights from before the crash, counts like any other; a synchronous
     server drops it as late if it has lost updates. Other shards keep their newer slices, so that
     the model is of two ages.
 
@@ -62,8 +61,8 @@ class ServerCrash(Settings):
         at: when it crashes (s).
         uptime: instead, the time from the start, and from each return, to the next crash (s): a
             number, or a law.
-        restore_seconds: from a crash to the return (s), until then the server is away.
-        shard: which of the server's shards, from 0.
+        restore_seconds: from a crash to the return (s).
+        shard: the number of the server's shard, from 0.
 
     Source: Qiao et al. (2019), arXiv 1810.07354 (partial recovery).
     """
@@ -84,7 +83,7 @@ class ServerCrash(Settings):
 
     @property
     def first(self) -> float:
-        """When it first crashes (s); the mean of that where a law says it."""
+        """When it first crashes (s), or the mean of that by its law."""
         if self.uptime is not None:
             return mean_of(self.uptime)
         return self.at or 0.0

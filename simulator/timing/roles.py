@@ -13,28 +13,23 @@ Role = Generator[Event, Any, None]
 
 
 class RoleProcess(Process):
-    """A running role: SimPy's process, which an event of a verb resumes with a value, without a
-    callback.
-    """
+    """A running role: a SimPy process that an event of a verb resumes without a callback."""
 
     def __init__(self, env: Environment, role: Role) -> None:
         if not isinstance(role, Generator):
-            raise TypeError(
-                f"a role is {role!r}: expected a generator, a function with a `yield` in it"
-            )
+            expected = "expected a generator, a function with a `yield` in it"
+            raise TypeError(f"a role is {role!r}: {expected}")
         self._send = role.send
         super().__init__(env, role)
 
     def resume(self, value: Any) -> None:
-        """Run the role, which has waited for `value`, until it waits for an event that has not
-        fired.
-        """
+        """Continue the role with `value` until it yields an event that has not fired."""
         send = self._send
         try:
             event: Any = send(value)
             while (callbacks := event.callbacks) is None:
                 event = send(event._value)
-        # an interrupt may come at any line, and is nothing that the role did
+        # Not BaseException: Ctrl-C may come at any line, and does not end the role.
         except Exception as error:
             self._end(error)
         else:
@@ -50,7 +45,7 @@ class RoleProcess(Process):
             event: Any = self.target
             if getattr(event, "role", None) is self:
                 event.role = None
-            # it is missing where the message waited for is lost
+            # a lost message has no callbacks
             elif self._resume in (event.callbacks or ()):
                 event.callbacks.remove(self._resume)
             self._generator.close()
@@ -59,8 +54,9 @@ class RoleProcess(Process):
         self.resume(event._value)
 
     def _end(self, error: Exception) -> None:
-        """End as the role has: it returned, raised `error`, or yielded what is no event."""
+        """End like the role: it returned, raised `error`, or yielded something else than an event."""
         self._ok, self._value = isinstance(error, StopIteration), error
+        # An AttributeError while the generator has a frame is not its own: `callbacks` is missing.
         if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
             got = error.obj
             expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"

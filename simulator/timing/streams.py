@@ -1,6 +1,4 @@
-"""Random streams: one child of the seed per purpose and rank, so that a change to one leaves the
-others alone.
-"""
+"""Random streams: one child of the seed per purpose and rank, independent of all others."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -11,9 +9,7 @@ Drawn = TypeVar("Drawn")
 COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY, CRASHES = (
     range(11)
 )
-"""Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as
-it was.
-"""
+"""Purposes. Another worker or algorithm changes no other (purpose, rank) stream."""
 
 
 def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
@@ -23,17 +19,13 @@ def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
         >>> stream(7, COMPUTE, 3).random() == stream(7, COMPUTE, 3).random()
         True
     """
-    # servers have negative ranks, spawn keys none
-    if rank >= 0:
-        key = 2 * rank
-    else:
-        key = -2 * rank - 1
+    # Servers have negative ranks, but spawn keys are not negative: workers get even ones.
+    key = 2 * rank if rank >= 0 else -2 * rank - 1
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, key)))
 
 
 class StoredStream:
-    """A random stream of which only the state is stored, while many share one generator: 0.3 kB
-    instead of 1.6.
+    """A random stream as a stored state; many share one generator: 0.3 kB instead of 1.6.
 
     Its numbers are those of `stream(seed, purpose, rank)`.
     """
@@ -44,9 +36,7 @@ class StoredStream:
         self._shared, self._state = shared, words(stream(seed, purpose, rank))
 
     def draw(self, draws: Callable[[np.random.Generator], Drawn]) -> Drawn:
-        """What `draws` makes of the stream's generator, which is the stream's during this call
-        only.
-        """
+        """The result of `draws(generator)`; the generator has the stream's state in this call only."""
         state, increment, has_uint32, uinteger = self._state
         self._shared.bit_generator.state = {
             "bit_generator": "PCG64",
@@ -66,24 +56,23 @@ def words(rng: np.random.Generator) -> tuple[int, int, int, int]:
 
 
 class Streams(Sequence[np.random.Generator]):
-    """The generators of one purpose of one worker under several seeds, each made when it is first
-    used.
-    """
+    """The generators of one purpose of one worker under several seeds, made at first use."""
 
-    __slots__ = ("_found", "_purpose", "_rank", "_seeds")
+    __slots__ = ("_generators", "_purpose", "_rank", "_seeds")
 
     def __init__(self, seeds: Sequence[int], purpose: int, rank: int) -> None:
         self._seeds, self._purpose, self._rank = seeds, purpose, rank
-        self._found: dict[int, np.random.Generator] | None = None
+        self._generators: dict[int, np.random.Generator] | None = None
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index]
-        self._found = found = self._found or {}
-        if place not in found:
-            found[place] = stream(self._seeds[place], self._purpose, self._rank)
-        return found[place]
+        if self._generators is None:  # a run of the clock alone draws no mini-batches
+            self._generators = {}
+        if place not in self._generators:
+            self._generators[place] = stream(self._seeds[place], self._purpose, self._rank)
+        return self._generators[place]
 
     def __len__(self) -> int:
         return len(self._seeds)
@@ -91,13 +80,13 @@ class Streams(Sequence[np.random.Generator]):
 
 def start_seed(seed: int) -> int:
     """The seed of the initial weights for a learning seed."""
-    return int(
-        np.random.SeedSequence(seed, spawn_key=(WEIGHTS,)).generate_state(1, np.uint64)[0] >> 1
-    )
+    sequence = np.random.SeedSequence(seed, spawn_key=(WEIGHTS,))
+    (state,) = sequence.generate_state(1, np.uint64)
+    return int(state >> 1)  # torch takes seeds below 2^63
 
 
 class Seeds(NamedTuple):
-    """The seed of the compute times, and the seed of what each member of the ensemble learns."""
+    """The seed of the compute times, and the learning seed of each member of the ensemble."""
 
     cluster: int
     learning: Sequence[int]

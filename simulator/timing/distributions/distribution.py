@@ -27,11 +27,9 @@ Variation = Annotated[float, Range(least=1e-6, most=100)]
 
 
 class Distribution(Protocol):
-    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)`
-    samples.
+    """A distribution of durations: exact `mean` and `std` (s), and `draw` of samples `(n,)`.
 
-    Workers share the generator that `draw` is given, with a state of their own: it must not be
-    kept.
+    All workers share the generator that `draw` gets, with a state each: it must not be stored.
     """
 
     @property
@@ -54,18 +52,14 @@ def mean_of(seconds: float | Distribution) -> float:
 
 
 def check_seconds(owner: object, *names: str) -> None:
-    """Raise `InvalidSettingError` unless these fields of `owner` are each a law, or a number of
-    seconds >= 0.
-    """
+    """Raise `InvalidSettingError` unless these fields of `owner` are laws, or seconds >= 0."""
     for name in names:
         if not is_law(getattr(owner, name)):
             bounded(owner, name, least=0, most=HUGE)
 
 
 def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
-    """The distribution of one machine: `law.machine(rng)`, drawn from its stream, where machines
-    differ permanently.
-    """
+    """The distribution of one machine: `law.machine(rng)` where machines differ permanently."""
     machine: Callable[[np.random.Generator], Distribution] | None = getattr(law, "machine", None)
     if machine:
         return machine(rng)
@@ -73,20 +67,15 @@ def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
 
 
 def of_worker(law: Distribution, rank: int) -> Distribution:
-    """The distribution of one worker: `law.of_worker(rank)` where workers differ by what is known
-    of each.
-    """
-    own: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
-    # servers have no mini-batches
-    if own and rank >= 0:
-        return own(rank)
+    """The distribution of one worker: `law.of_worker(rank)` where the law has one for each."""
+    by_rank: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
+    if by_rank and rank >= 0:  # servers have no mini-batches
+        return by_rank(rank)
     return law
 
 
 def check_workers(law: Distribution, workers: int) -> None:
-    """Raise `InvalidSettingError` where `law.check_workers(workers)` does: it has nothing for one
-    of the workers.
-    """
+    """Raise `InvalidSettingError` where the law has no durations for one of the workers."""
     check: Callable[[int], None] | None = getattr(law, "check_workers", None)
     if check:
         check(workers)
@@ -94,9 +83,7 @@ def check_workers(law: Distribution, workers: int) -> None:
 
 @dataclass(frozen=True)
 class Scaled(Settings):
-    """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per
-    mini-batch.
-    """
+    """Durations of `law`, each `factor` times as long, as for mini-batches instead of samples."""
 
     law: Distribution
     factor: Positive
@@ -113,11 +100,11 @@ class Scaled(Settings):
         return self.factor * self.law.draw(rng, n)
 
     def machine(self, rng: np.random.Generator) -> Distribution:
-        """One machine's own distribution, scaled likewise."""
+        """One machine's distribution, scaled likewise."""
         return Scaled(on_a_machine(self.law, rng), self.factor)
 
     def of_worker(self, rank: int) -> Distribution:
-        """One worker's own distribution, scaled likewise."""
+        """One worker's distribution, scaled likewise."""
         return Scaled(of_worker(self.law, rank), self.factor)
 
     def check_workers(self, workers: int) -> None:
@@ -125,14 +112,14 @@ class Scaled(Settings):
         check_workers(self.law, workers)
 
 
-NONE_DRAWN = array("d")
-# draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
+NO_DRAWS = array("d")  # shared by all nodes until their first draw; never filled
+# Draws buffered per node: more would cost memory at 65,536 workers, fewer a call of numpy each.
+# Another size gives other numbers to laws that draw several arrays a block.
 BLOCK = 64
 
 
 class Durations:
-    """The stream of one node's durations: its machine first, then blocks of draws; raises at an
-    invalid duration.
+    """The stream of one node's durations: its machine first, then blocks of draws.
 
     Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
     """
@@ -146,7 +133,7 @@ class Durations:
         else:
             self._law = law
         self._stream, self._rank = stream, rank
-        self._block = NONE_DRAWN  # the next one last
+        self._block = NO_DRAWS  # the next one last
 
     def next(self) -> float:
         """The next duration in seconds.
@@ -157,16 +144,12 @@ class Durations:
         if not self._block:
             drawn = self._stream.draw(lambda rng: self._law.draw(rng, BLOCK))
             if getattr(drawn, "shape", None) != (BLOCK,):
-                raise InvalidSettingError(
-                    repr(self._law), "draw", f"an array of {BLOCK} numbers, as asked for", drawn
-                )
+                expected = f"an array of {BLOCK} numbers, as asked for"
+                raise InvalidSettingError(repr(self._law), "draw", expected, drawn)
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
-        # checked here too: making the error's text costs more than the draw
+        # Checked here too: the text of the error costs more than the draw.
         if not 0.0 <= seconds < math.inf:
-            check_duration(
-                seconds,
-                repr(self._law),
-                f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}",
-            )
+            node = "worker" if self._rank >= 0 else "node"
+            check_duration(seconds, repr(self._law), f"draw for {node} {self._rank}")
         return seconds
