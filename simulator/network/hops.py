@@ -1,8 +1,5 @@
-"""What a message takes where no other message is on its links: for steps in which nodes exchange
-messages.
-"""
+"""The times of messages that are alone on their links, in steps in which nodes exchange them."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -30,12 +27,12 @@ class Exchange:
 
 
 class Route(NamedTuple):
-    """A step's messages on a network, by sender or, where all are alike, one number.
+    """A step's messages on a network: arrays by sender, or one number where all are equal.
 
     Attributes:
-        source: the rank that each node receives from.
-        sends, receives: whether a node does.
-        seconds, latency: of the bytes, and of the latency.
+        source: the rank from which each node receives.
+        sends, receives: whether a node sends, and receives.
+        seconds, latency: the time of the bytes, and the latency (s).
     """
 
     source: NDArray[np.int64]
@@ -45,15 +42,15 @@ class Route(NamedTuple):
     latency: Any
 
 
-MOST_ROUTES = 64
-"""Routes that are kept; every step of a mesh has its own."""
+MAX_ROUTES = 64
+"""The number of cached routes; every step of a mesh has another one."""
 
 
 class Hops:
-    """What a message between two workers takes, where no other message is on its links.
+    """The time of a message between two workers that is alone on its links.
 
-    On private links this is so for every collective in lock step; on cards for a rotation, in which
-    each node sends to one node only and receives from one only.
+    On private links every message of a collective in lock step is; on cards those of a rotation, in
+    which each node sends to one node and receives from one.
     """
 
     def __init__(self, network: Network, workers: int, model_bytes: float) -> None:
@@ -70,12 +67,10 @@ class Hops:
         self.private = apart and (network.wiring == "pairs" or bool(np.isinf(speeds).all()))
 
     def route(self, step: Exchange) -> Route:
-        """Who sends to whom in a step, and what that takes; the same for steps that differ only in
-        what is sent.
-        """
+        """The messages of a step and their times; cached for steps that differ only in content."""
         key = step.to, step.source, step.size
         if key not in self._routes:
-            if len(self._routes) > MOST_ROUTES:
+            if len(self._routes) > MAX_ROUTES:
                 self._routes.clear()
             ranks = np.arange(len(self._speeds))
             to, source = step.to(ranks), step.source(ranks)
@@ -89,8 +84,10 @@ class Hops:
         return self._uneven(size, to)
 
     def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
-        """When a message sent at `time` arrives, and when its arrival is scheduled, as the network
-        rounds both.
+        """When a message sent at `time` arrives, and when its arrival is scheduled.
+
+        Both are rounded as by the network: `fair` sets a timer for the end of the bytes, and
+        schedules the arrival then; `fifo` schedules it when the message is sent.
         """
         passed = (time + seconds) - time
         if self._fair:
@@ -107,10 +104,10 @@ class Hops:
                     continue
                 if link.latency is not None:
                     latency[sender] = link.latency
-                if link.bandwidth is not None:  # beside the cards, or instead of the link of a pair
-                    if self._network.wiring == "pairs":
-                        cards = math.inf
-                    else:
-                        cards = speeds[sender]
-                    speeds[sender] = min(link.bandwidth, cards)
+                if link.bandwidth is None:
+                    continue
+                if self._network.wiring == "pairs":
+                    speeds[sender] = link.bandwidth  # replaces the private link
+                else:
+                    speeds[sender] = min(link.bandwidth, speeds[sender])  # beside the cards
         return size / speeds, latency

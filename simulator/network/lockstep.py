@@ -1,5 +1,4 @@
-"""The times of messages in lock step: a recurrence over steps, where no two messages ever share a
-link.
+"""The times of messages in lock step, as a recurrence over steps: no two messages share a link.
 
 In a step, node i sends to `to(i)` and receives from `source(i)`, and begins the next one when both
 messages have arrived. With t_i(s) the moment at which it begins step s, and c_ij(m) the seconds of
@@ -8,7 +7,7 @@ a message of m models on the link from i to j,
     t_i(s + 1) = max(t_i(s) + c_(i, to(i)), t_source(i)(s) + c_(source(i), i))
 
 The recurrence makes the same floating-point operations as messages under a clock, and keeps the
-order of what happens in one instant, so that both ways give the same times in the same order.
+order of events in one instant, so that both ways give the same times in the same order.
 """
 
 import math
@@ -27,14 +26,14 @@ NEVER = 1e300
 NOTHING = -1.0
 """The time of a message that does not exist: before any other."""
 MOST_ORDER = 2**60
-"""The largest place in the order of an instant at which places are numbered anew."""
+"""The largest place in the order of an instant: above it, places are numbered again from 0."""
 
 
 class Instants(NamedTuple):
-    """When something happens at each of P nodes, and its place among the events of that instant.
+    """The moments of an event at each of P nodes, and its place among the events of that instant.
 
-    What happens in one instant does so in the order of its scheduling. So one event is later than
-    another if it is so by the first of these that differs.
+    Events of one instant run in the order of scheduling (`timing.clock`). So the first of these
+    fields that differs decides which of two events is later.
 
     Attributes:
         time: seconds.
@@ -52,8 +51,9 @@ class Instants(NamedTuple):
 def later(one: Instants, other: Instants) -> NDArray[np.bool_]:
     """Whether `one` is later than `other`, for each node."""
     result = one.order > other.order
-    for mine, theirs in ((one.hops, other.hops), (one.since, other.since), (one.time, other.time)):
-        result = (mine > theirs) | ((mine == theirs) & result)
+    for name in ("hops", "since", "time"):  # the most significant last: it overrides the others
+        left, right = getattr(one, name), getattr(other, name)
+        result = (left > right) | ((left == right) & result)
     return np.asarray(result)
 
 
@@ -68,19 +68,20 @@ def latest(one: Instants, other: Instants) -> Instants:
 
 
 def wherever(chosen: NDArray[np.bool_], one: Instants, other: Instants) -> Instants:
-    """That of `one` for the nodes that are `chosen`, and that of `other` for the rest."""
+    """The instants of `one` for the `chosen` nodes, and of `other` for the rest."""
     if chosen.all():
         return one
-    return Instants(*(np.where(chosen, new, old) for new, old in zip(one, other, strict=True)))
+    columns = zip(one, other, strict=True)
+    return Instants(*(np.where(chosen, new, old) for new, old in columns))
 
 
 @dataclass
 class Tally:
-    """What happened up to a moment.
+    """Counts of messages up to a moment.
 
     Attributes:
         sending: seconds during which each node had a message under way.
-        sent, delivered: messages.
+        sent, delivered: numbers of messages.
     """
 
     sending: Seconds
@@ -95,14 +96,16 @@ def follow(
     until: Instants | None = None,
     busy: Seconds | None = None,
 ) -> tuple[Instants, Tally]:
-    """When each node has gone through all `phases`, whose steps begin together; and what happened
-    `until` then.
+    """The moments at which each node has gone through all `phases`, and the messages up to then.
 
-    Nodes that are still `busy` until a moment count as sending from then on only.
+    Args:
+        start: when each node begins.
+        until: the event up to which messages are counted; None counts all.
+        busy: moments until which nodes compute; they count as sending only from then on.
     """
     ready, tally = start, Tally(np.zeros(len(start.time)))
     for phase in phases:
-        if ready.order.max() > MOST_ORDER // (2 * len(phase)):
+        if ready.order.max() > MOST_ORDER // (2 * len(phase)):  # each phase multiplies orders
             place = np.empty_like(ready.order)
             place[sort(ready)] = np.arange(len(place))
             ready = ready._replace(order=place)
@@ -118,40 +121,39 @@ def _through(
     until: Instants | None,
     busy: Seconds | None,
 ) -> Instants:
-    """When each node has gone through one phase; `tally` counts it."""
+    """The moments at which each node has gone through one phase; counts it in `tally`."""
     after, sending = ready, ready.time
-    begun = True if until is None else ~later(ready, until)
     for number, step in enumerate(phase):
-        source, sends, receives, *takes = hops.route(step)
-        arrival, since = hops.arrive(ready.time, *takes)
+        source, sends, receives, seconds, latency = hops.route(step)
+        arrival, since = hops.arrive(ready.time, seconds, latency)
         order = 2 * (_places(ready, arrival) * len(phase) + number)
-        own = Instants(arrival, since, ready.hops + 1, order)
-        theirs = Instants(*(column[source] for column in own))
+        sent = Instants(arrival, since, ready.hops + 1, order)
+        received = Instants(*(column[source] for column in sent))
         if not receives.all():
-            theirs = theirs._replace(time=np.where(receives, theirs.time, NOTHING))
-        # a message is delivered before its sender goes on, and who sends none goes on from where it
-        # was
-        both = latest(theirs, wherever(sends, own._replace(order=order + 1), ready))
+            received = received._replace(time=np.where(receives, received.time, NOTHING))
+        # A message is delivered before its sender goes on: its receiver has the even order, its
+        # sender the odd one. A node that sends none goes on from its last event.
+        own = wherever(sends, sent._replace(order=order + 1), ready)
+        both = latest(received, own)
         after = latest(after, both) if number else both
         sending = np.maximum(sending, np.where(sends, arrival, NOTHING))
-        tally.sent += int(np.count_nonzero(sends & begun))
-        tally.delivered += int(
-            np.count_nonzero(sends & begun if until is None else sends & ~later(own, until))
-        )
+        if until is None:
+            begun = delivered = sends
+        else:
+            begun, delivered = sends & ~later(ready, until), sends & ~later(sent, until)
+        tally.sent += int(np.count_nonzero(begun))
+        tally.delivered += int(np.count_nonzero(delivered))
     if until is not None:
         sending = np.minimum(sending, until.time)
-    if busy is None:
-        since = ready.time
-    else:
-        since = np.maximum(ready.time, busy)
+    since = ready.time
+    if busy is not None:
+        since = np.maximum(since, busy)
     tally.sending += np.maximum(sending - since, 0.0)
     return after
 
 
 def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
-    """The order in which nodes send: where messages sent at several moments arrive in one, the
-    earlier comes first.
-    """
+    """The order of the nodes' messages: of those that arrive together, the first sent is first."""
     moments = np.sort(arrival)
     if (moments[1:] > moments[:-1]).all() or (ready.time == ready.time[0]).all():
         return np.asarray(ready.order)
@@ -161,11 +163,11 @@ def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
 
 
 class Finish(NamedTuple):
-    """Nodes that have gone through all steps, those first that go on first, and the arrival that
-    lets them go on.
+    """Nodes that have gone through all steps, and the last arrival, after which they go on.
 
     Attributes:
-        time, since, hops, order: of the arrival, as of `Instants`.
+        time, since, hops, order: of the arrival, as in `Instants`.
+        ranks: in the order in which they go on.
     """
 
     time: float
@@ -176,40 +178,34 @@ class Finish(NamedTuple):
 
 
 def finishes(ends: Instants) -> list[Finish]:
-    """Who goes on when, in order; together those whom the same message lets go on: its receiver,
-    then its sender.
+    """The nodes in the order in which they go on.
+
+    The receiver and the sender of the same message are one entry, in this order.
     """
-    found: list[Finish] = []
-    seconds, places = (
-        np.stack([ends.time, ends.since]).T.tolist(),
-        np.stack([ends.hops, ends.order]).T.tolist(),
-    )
+    result: list[Finish] = []
+    columns = [column.tolist() for column in ends]
+    last_message = None
     for rank in sort(ends).tolist():
-        finish, last = (
-            Finish(seconds[rank][0], (rank,), seconds[rank][1], *places[rank]),
-            found[-1:],
-        )
-        if last and (*last[0][2:4], last[0].time, last[0].order // 2) == (
-            *finish[2:4],
-            finish.time,
-            finish.order // 2,
-        ):
-            found[-1] = last[0]._replace(ranks=(*last[0].ranks, rank))
+        time, since, hops, order = (column[rank] for column in columns)
+        message = time, since, hops, order // 2
+        if message == last_message:
+            last = result[-1]
+            result[-1] = last._replace(ranks=(*last.ranks, rank))
         else:
-            found.append(finish)
-    return found
+            result.append(Finish(time, (rank,), since, hops, order))
+        last_message = message
+    return result
 
 
 def rotate(
     start: float, last: int, steps: Sequence[Sequence[Exchange]], hops: Hops, workers: int
 ) -> tuple[list[Finish], Tally]:
-    """Who goes on when after at least P - 1 steps from each node to the next, over links that are
-    all alike.
+    """As `follow` and `finishes`, for steps from each node to the next over equal links.
 
-    Node `last`, which is ready last, at `start`, determines the time of one more node after it in
-    every step. So all end at max_i t_i(0) + the seconds of all steps: 2 (P - 1) c for a ring of
-    chunks. In that instant the node before `last` goes on first, then the one before that, and so
-    on round to `last` itself.
+    There are at least P - 1 steps. Node `last`, which is ready last, at `start`, determines the time
+    of one more node after it in every step. So all end at max_i t_i(0) + the seconds of all steps:
+    2 (P - 1) c for a ring of chunks. In that instant the node before `last` goes on first, then the
+    one before that, and so on round to `last` itself.
     """
     sending = 0.0
     for (step,) in steps:

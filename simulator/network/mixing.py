@@ -1,6 +1,4 @@
-"""Mixing matrices of gossip, W[i, j] the weight node i gives node j's model, and the peers that one
-node sees.
-"""
+"""Mixing matrices of gossip: W[i, j] is the weight of node j's model in node i's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ class Mixing:
     """One node's row and column of the mixing matrix at one step.
 
     Attributes:
-        own: the weight that it gives to its own model, W[i, i].
-        out: for each peer, the share of its own model that goes there, W[peer, i].
-        into: for each peer, the weight with which it takes that peer's model, W[i, peer].
+        own: the weight of its own model, W[i, i].
+        out: for each peer, the share of its model that goes there, W[peer, i].
+        into: for each peer, the weight of that peer's model, W[i, peer].
     """
 
     own: float
@@ -35,7 +33,7 @@ Weight = Callable[[Topology, int, int, int, int], float]
 
 
 def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """Every node keeps as much of its model as it sends to each peer: 1 / (1 + out-degree).
+    """Equal shares of a node's model for itself and each peer: 1 / (1 + out-degree).
 
     Column stochastic on every digraph; doubly stochastic where every in- and out-degree is the
     same.
@@ -46,10 +44,9 @@ def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: 
 
 
 def metropolis(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """Two neighbours weight each other with 1 / (1 + the greater of their degrees), and keep the
-    rest.
+    """Two neighbours weight each other with 1 / (1 + the greater of their degrees).
 
-    Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the
+    The rest is a node's own. Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the
     same.
 
     Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
@@ -62,8 +59,7 @@ def metropolis(topology: Topology, sender: int, receiver: int, step: int, worker
 
 
 def weights(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """The graph's own edge weights, each the share of its sender's model; the sender keeps the
-    rest.
+    """The graph's edge weights, each the share of its sender's model; the sender keeps the rest.
 
     Column stochastic.
     """
@@ -98,62 +94,55 @@ def _is_undirected(topology: Topology, step: int, workers: int) -> bool:
 @lru_cache(maxsize=2**14)
 def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -> Mixing:
     weight = MIXINGS[name]
-    out = {
-        peer: weight(topology, rank, peer, step, workers)
-        for peer in topology.out_peers(rank, step, workers)
-    }
-    into = {
-        peer: weight(topology, peer, rank, step, workers)
-        for peer in topology.in_peers(rank, step, workers)
-    }
-    given = sum(out.values())
-    if given > 1 + ROUNDING:
-        expected = (
-            f"weights that add up to at most 1 along the out-edges of every node, for mixing {name}"
-        )
-        raise InvalidSettingError(
-            type(topology).__name__, "weight", expected, f"{given:g} at {rank}"
-        )
-    # one dict where the two are equal saves memory
-    return Mixing(max(1 - given, 0.0), out, out if out == into else into)
+    out, into = {}, {}
+    for peer in topology.out_peers(rank, step, workers):
+        out[peer] = weight(topology, rank, peer, step, workers)
+    for peer in topology.in_peers(rank, step, workers):
+        into[peer] = weight(topology, peer, rank, step, workers)
+    total = sum(out.values())
+    if total > 1 + ROUNDING:
+        rule = "weights that add up to at most 1 along the out-edges of every node"
+        expected, got = f"{rule}, for mixing {name}", f"{total:g} at {rank}"
+        raise InvalidSettingError(type(topology).__name__, "weight", expected, got)
+    if into == out:
+        into = out  # one dictionary saves memory
+    return Mixing(max(1 - total, 0.0), out, into)
 
 
 def matrix(name: str, topology: Topology, step: int, workers: int) -> NDArray[np.float64]:
-    """The mixing matrix `(workers, workers)` at `step`: W[i, j] is the weight of j's model in i's.
+    """The mixing matrix `(workers, workers)` at `step`.
 
     Raises:
         InvalidSettingError: as `mixing`.
     """
-    found = np.zeros((workers, workers))
+    result = np.zeros((workers, workers))
     for rank in range(workers):
-        mine = mixing(name, topology, rank, step, workers)
-        found[rank, rank] = mine.own
-        for peer, share in mine.out.items():
-            found[peer, rank] = share
-    return found
+        row = mixing(name, topology, rank, step, workers)
+        result[rank, rank] = row.own
+        for peer, share in row.out.items():
+            result[peer, rank] = share
+    return result
 
 
 def doubly_stochastic(name: str, topology: Topology, workers: int) -> bool:
-    """Whether at every step the weights that each node receives add up to 1, as those it gives
-    always do.
-    """
+    """Whether each row of W adds up to 1 at every step, as each column does by definition."""
     steps = range(topology.period(workers))
     if name == "metropolis" and all(_is_undirected(topology, step, workers) for step in steps):
         return True  # symmetric by definition: the weights of a million nodes need not be added up
-    return all(
-        abs(mine.own + sum(mine.into.values()) - 1) < ROUNDING
-        for step in steps
-        for mine in (mixing(name, topology, rank, step, workers) for rank in range(workers))
-    )
+    for step in steps:
+        for rank in range(workers):
+            row = mixing(name, topology, rank, step, workers)
+            if abs(row.own + sum(row.into.values()) - 1) >= ROUNDING:
+                return False
+    return True
 
 
-FEW_PEERS = 64  # mixings with more peers are not cached: a mesh of thousands would fill the memory
+MAX_CACHED_PEERS = 64
+"""The peers of a mixing up to which it is cached: a mesh of thousands would fill the memory."""
 
 
 class NodePeers:
-    """The topology as one node of `workers` sees it; answers are cached, since a method asks at
-    every step.
-    """
+    """The peers and mixings of one node, cached, since a method needs them at every step."""
 
     __slots__ = ("_mixings", "_neighbours", "_period", "_rank", "_topology", "_workers")
 
@@ -166,14 +155,12 @@ class NodePeers:
     def at(self, step: int) -> tuple[Ranks, Ranks]:
         """Its out-peers and in-peers at `step`, the next in rank first."""
         within = step % self._period
-        found = self._neighbours.get(within)
-        if found is None:
-            place = self._rank, step, self._workers
-            found = self._neighbours[within] = (
-                self._topology.out_peers(*place),
-                self._topology.in_peers(*place),
-            )
-        return found
+        peers = self._neighbours.get(within)
+        if peers is None:
+            out = self._topology.out_peers(self._rank, step, self._workers)
+            into = self._topology.in_peers(self._rank, step, self._workers)
+            peers = self._neighbours[within] = out, into
+        return peers
 
     def mixing(self, name: str, step: int) -> Mixing:
         """Its row and column of the mixing matrix called `name` at `step`.
@@ -182,12 +169,12 @@ class NodePeers:
             InvalidSettingError: the topology has no such mixing.
         """
         within = step % self._period
-        known = self._mixings.get(name)
-        if known is None:
-            known = self._mixings[name] = {}
-        found = known.get(within)
-        if found is None:
-            found = mixing(name, self._topology, self._rank, step, self._workers)
-            if len(found.out) <= FEW_PEERS:
-                known[within] = found
-        return found
+        by_step = self._mixings.get(name)
+        if by_step is None:
+            by_step = self._mixings[name] = {}
+        result = by_step.get(within)
+        if result is None:
+            result = mixing(name, self._topology, self._rank, step, self._workers)
+            if len(result.out) <= MAX_CACHED_PEERS:
+                by_step[within] = result
+        return result

@@ -318,7 +318,7 @@ def test_places_in_instant_are_renumbered_in_long_ring():
 
 
 def test_mesh_has_more_routes_than_cache(monkeypatch):
-    monkeypatch.setattr(hops, "MOST_ROUTES", 4)
+    monkeypatch.setattr(hops, "MAX_ROUTES", 4)
     cluster = Cluster(12, Exponential(1.0), network=NETWORKS["private, uneven"])
     check_same(*both(cluster, AllReduce(Rule(), "mesh"), stop=Stop(updates=2)))
 
