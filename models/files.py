@@ -19,7 +19,7 @@ MAX_DENSE = 10**9
 """The limit on the numbers of inputs from a libsvm file or FEMNIST: 4 GB in single precision."""
 SHAPE, CLASSES = (1, 28, 28), 62
 """The shape of an image of FEMNIST; ten digits, 26 capital and 26 small letters."""
-PIXELS = math.prod(SHAPE)
+IMAGE_PIXELS = math.prod(SHAPE)
 
 
 class Samples(NamedTuple):
@@ -246,12 +246,12 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
             try:
                 x, y = _read_images(data)
             except (KeyError, TypeError, ValueError, OverflowError):
-                pixels = f"x with {PIXELS} numbers from 0 to 1 an image"
+                pixels = f"x with {IMAGE_PIXELS} numbers from 0 to 1 an image"
                 expected = f"{pixels}, and y with its label from 0 to {CLASSES - 1}"
                 raise wrong_file(key, file, expected, f"others for {user!r}") from None
             images += len(y)
-            if images * PIXELS > MAX_DENSE:
-                expected = f"at most {MAX_DENSE // PIXELS} images"
+            if images * IMAGE_PIXELS > MAX_DENSE:
+                expected = f"at most {MAX_DENSE // IMAGE_PIXELS} images"
                 raise wrong_file(key, file, expected, f"{images} so far")
             yield user, x, y
     if not images:
@@ -264,7 +264,7 @@ def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: a shape, a pixel or a label is wrong.
     """
-    x = np.array(data["x"], dtype=np.float32).reshape(-1, PIXELS)
+    x = np.array(data["x"], dtype=np.float32).reshape(-1, IMAGE_PIXELS)
     y = np.array(data["y"], dtype=object)
     if len(x) != len(data["x"]) or len(x) != len(y):
         raise ValueError
