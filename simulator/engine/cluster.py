@@ -107,6 +107,14 @@ class Cluster(Settings):
         return crashes
 
     @property
+    def crash_moments(self) -> list[float]:
+        """The moments (s) that the cluster's settings name for crashes and returns."""
+        moments = [crash.at for crash in self.crashes]
+        moments += [crash.back for crash in self.crashes if crash.back is not None]
+        moments += [crash.at for crash in self.server_crashes if crash.at is not None]
+        return moments
+
+    @property
     def has_crashes(self) -> bool:
         """Whether a worker or a server crashes."""
         return bool(self.crashes or self.server_crashes)

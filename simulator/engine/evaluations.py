@@ -73,10 +73,9 @@ class Evaluations:
             expected = f"a period of which a run has at most {MAX_EVALUATIONS:,}"
             got = self._evaluate.every_seconds
             raise InvalidSettingError("Evaluate", "every_seconds", expected, got)
-        env = self._simulation.env
         # A multiple of the period, not the last moment and a period: roundings would add up.
         moment = self._periods * self._evaluate.every_seconds
-        env.after_all(moment - env.now, self.evaluate_periodically)
+        self._simulation.env.at_moment(moment, self.evaluate_periodically)
 
     def _live(self) -> Sequence[Machine]:
         """The nodes that are up; all if none is."""

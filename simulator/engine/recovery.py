@@ -14,6 +14,7 @@ from laggard.simulator.network.topology import SERVER
 from laggard.simulator.recording.counters import gradients_in
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 from laggard.simulator.recording.trace import Columns
+from laggard.simulator.timing.clock import MOMENT_TOLERANCE
 from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.failures import Checkpoint
 from laggard.simulator.timing.streams import CRASHES
@@ -46,7 +47,7 @@ class Recovery:
         """Take the checkpoint that has become due since the last update or before, if any."""
         period = self._checkpoint.every_seconds
         if period is not None:
-            periods = (now - self._since) // period
+            periods = (now - self._since) * (1 + MOMENT_TOLERANCE) // period
             if periods > self._periods:
                 self._periods = periods
                 self._save()

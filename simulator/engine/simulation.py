@@ -75,7 +75,7 @@ class Simulation:
         ties = None
         if cluster.ties == "random":
             ties = stream(seeds.cluster, TIES)
-        self.env = Clock(ties)
+        self.env = Clock(ties, cluster.crash_moments)
         self.trace, self.counters = Trace(self.env), Counters(task)
         self.log: MessageLog | None = None
         if record is not None and record.messages:
@@ -143,7 +143,7 @@ class Simulation:
         """
         self._evaluations.evaluate()
         if self._stop.time is not None:
-            self._time_limit = self.env.after_all(self._stop.time, lambda: self.end("time"))
+            self._time_limit = self.env.at_moment(self._stop.time, lambda: self.end("time"))
         self._evaluations.evaluate_periodically()
         with rare_collections(self.cluster.workers):
             self.env.run_to_end()

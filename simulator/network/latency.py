@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 
 from laggard.simulator.network.config import Network
-from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.clock import MOMENT_TOLERANCE, Clock
 from laggard.simulator.timing.distributions import Distribution, Durations
 from laggard.simulator.timing.distributions.distribution import is_law
 from laggard.simulator.timing.steps import StepFunction
@@ -31,7 +31,7 @@ class Latencies:
         """The latency (s) of the next message of node `sender`: present, constant or drawn."""
         law: float | Distribution = latency
         if isinstance(latency, StepFunction):
-            law, _ = latency.at(self._env.now)
+            law, _ = latency.at(self._env.now * (1 + MOMENT_TOLERANCE))
         if not is_law(law):
             return cast(float, law)
         if sender not in self._streams:

@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
         "mlp",
         {"evaluate": Evaluate(every_seconds=2.0, nodes=True)},
     ),
-    "diverging": (AsyncPS(Rule(lr=RATES)), "quadratic", {"ensemble": 2}),
+    "diverging": (AsyncPS(Rule(lr=RATES.clone())), "quadratic", {"ensemble": 2}),
     "eps 0": (AsyncPS(Rule(Adam(eps=0.0))), "mlp", {}),
 }
 
@@ -388,7 +388,7 @@ def test_tensor_that_is_not_restored_is_seen() -> None:
 
 @pytest.mark.parametrize("name", ["_measures", "_losses", "spread", "_diverged"])
 def test_records_that_are_not_reached_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of("diverging", algorithm=SGP(Rule(lr=RATES)))
+    run = run_of("diverging", algorithm=SGP(Rule(lr=RATES.clone())))
     monkeypatch.setitem(reaching.UNREACHED, Learning, {name, *reaching.UNREACHED[Learning]})
     assert differences(resume(run, interrupt(run, 50)), run())
 
