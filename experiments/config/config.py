@@ -26,6 +26,7 @@ from laggard.experiments.config.parts import (
     RecordPart,
     StopPart,
 )
+from laggard.experiments.config.revisions import revisions_of
 from laggard.experiments.config.schema import Part, Seed
 from laggard.experiments.config.task import TASK
 from laggard.models.backends import BACKEND_NAMES
@@ -182,7 +183,11 @@ def digest_of(config: Config) -> str:
     A key that a later version adds with a default changes no digest.
     """
     settings = without_paths(_differences(config, config.as_dict()))
-    return digest_of_settings({"defaults": DEFAULTS_VERSION, **settings, "sweep": config.sweep})
+    document = {"defaults": DEFAULTS_VERSION, **settings, "sweep": config.sweep}
+    revisions = revisions_of(config)
+    if revisions:
+        document["revisions"] = revisions
+    return digest_of_settings(document)
 
 
 def digest_of_settings(resolved: Mapping[str, Any]) -> str:

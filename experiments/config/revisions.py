@@ -1,0 +1,37 @@
+"""Rules of the simulation whose numbers have changed, and the runs that each of them can touch.
+
+A run that a changed rule can touch has another id than before, so that its old result is not
+presented as a new one. All other runs keep their ids.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from laggard.experiments.config.config import Config
+
+CONTINUOUS_LAWS = ("exponential", "shifted_exponential", "gamma", "lognormal", "pareto", "uniform")
+"""Laws under which an event never falls on a moment that a user writes."""
+
+
+def revisions_of(config: "Config") -> dict[str, int]:
+    """The number of the rule, by its name, of each rule that can touch the run."""
+    return {name: number for name, (number, touches) in REVISIONS.items() if touches(config)}
+
+
+def _has_decimal_moments(config: "Config") -> bool:
+    """Whether sums of seconds may fall on a moment that the config names."""
+    if getattr(config.cluster.compute, "law", None) in CONTINUOUS_LAWS:
+        return False
+    moments: list[Any] = [config.stop.time, config.evaluate.every_seconds]
+    moments += config.cluster.server_crashes
+    for slowdown in config.cluster.slowdowns:
+        moments += [getattr(slowdown, "at", None), getattr(slowdown, "file", None)]
+    moments.append(getattr(config.cluster.network, "changes", None))
+    return any(moment is not None for moment in moments)
+
+
+REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
+    "decimal moments": (1, _has_decimal_moments),
+}
+"""1: limits, periods and crashes count what falls on them (`simulator.timing.clock`)."""

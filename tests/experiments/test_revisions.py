@@ -1,0 +1,53 @@
+"""A rule that changed gives a new id to the runs that it can touch, and to no other."""
+
+import pytest
+
+from laggard import load
+from laggard.experiments.config import config as config_module
+from laggard.experiments.config.grid import RunSpec
+
+TOY = """
+cluster: {workers: 2, compute: {law: constant, mean: 0.1}}
+algorithm: async_ps
+task: {model: timing}
+stop: {updates: 9}
+"""
+
+
+def digests(tmp_path, monkeypatch, *overrides):
+    """The digest with and without the revisions of rules."""
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY)
+    spec = RunSpec(load(path, *overrides))
+    now = spec.digest
+    monkeypatch.setattr(config_module, "revisions_of", lambda config: {})
+    before = RunSpec(load(path, *overrides)).digest
+    monkeypatch.undo()
+    return before, now
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "stop.time=0.9",
+        "evaluate.every_seconds=0.3",
+        "cluster.slowdowns=[{worker: 0, at: 0.8}]",
+        "cluster.server_crashes=[{at: 0.8}]",
+    ],
+)
+def test_run_with_a_decimal_moment_has_a_new_id(tmp_path, monkeypatch, override):
+    before, now = digests(tmp_path, monkeypatch, override)
+    assert before != now
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["cluster.slowdowns=[{worker: 0, factor: 2}]"],
+        ["stop.time=0.9", "cluster.compute={law: gamma, mean: 0.1, cv: 0.5}"],
+    ],
+)
+def test_other_runs_keep_their_ids(tmp_path, monkeypatch, overrides):
+    before, now = digests(tmp_path, monkeypatch, *overrides)
+    assert before == now
