@@ -46,14 +46,15 @@ class Algorithm(Settings):
     recovers: ClassVar[bool] = False
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
-        """The generators of each rank: `server` on the server, where there is one, and `worker` on
-        every worker.
-        """
+        """The generators of each rank: `server` on the server, if any, and `worker` on workers."""
         server: Callable[[Node], Role] | None = getattr(self, "server", None)
         worker: Callable[[Node], Role] = self.worker  # type: ignore[attr-defined]
-        ranks: dict[int, list[Callable[[Node], Role]]] = {SERVER: [server]} if server else {}
-        shared = [worker]  # one list for all: there may be a million
-        return ranks | {rank: shared for rank in range(workers)}
+        roles: dict[int, list[Callable[[Node], Role]]] = {}
+        if server is not None:
+            roles[SERVER] = [server]
+        # Roles start in this order: the server waits before a worker announces itself.
+        shared = [worker]  # one list for all workers, since there may be a million
+        return roles | {rank: shared for rank in range(workers)}
 
     def models(self, workers: int) -> Sequence[int]:
         """The ranks whose mean model is evaluated: the server or, without one, every worker."""
@@ -64,35 +65,30 @@ class Algorithm(Settings):
     def slices(
         self, workers: int, params: int, layers: Sequence[Layer] = ()
     ) -> Mapping[int, slice]:
-        """The slice of the parameters that each node holds, where no node holds all: shards, stages
-        of a pipeline.
+        """The slice of the parameters on each node, where none has all: shards, pipeline stages.
 
-        The slices side by side are then the model that is evaluated, of nodes with the same slice
-        the mean. `layers` are the model's, where the task has some.
+        The evaluated model is then all slices side by side; nodes with the same slice are averaged.
+        `layers` are the model's, if the task has any.
         """
         return {}
 
     def updates_in_parts(self, workers: int) -> bool:
-        """Whether the rule updates a model part by part, so that it never has the whole gradient of
-        an update.
-        """
+        """Whether the rule updates a model in parts, without the whole gradient of an update."""
         return False
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """The pairs (sender, receiver) that every topology must join for this method to run on it.
 
         By default those that its own topology joins: each server and all workers, both ways, and
-        the peers. A gossip method sends to the peers that the topology gives it, so that it runs on
-        any graph of workers: it returns `()`.
+        the peers. A gossip method sends to the peers of any topology, so that it runs on any graph
+        of workers: it returns `()`.
         """
         graph = self.topology
         for server in (rank for rank in self.roles(workers) if rank < 0):
             for worker in range(workers):
-                yield from (
-                    pair
-                    for pair in ((server, worker), (worker, server))
-                    if graph.joins(*pair, workers)
-                )
+                for pair in ((server, worker), (worker, server)):
+                    if graph.joins(*pair, workers):
+                        yield pair
         for step in range(graph.period(workers)):
             for rank in range(workers):
                 yield from ((rank, peer) for peer in graph.out_peers(rank, step, workers))
@@ -101,31 +97,26 @@ class Algorithm(Settings):
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster."""
 
     def check_cluster(self, cluster: Cluster) -> None:
-        """Raise `InvalidSettingError` where the cluster does not join the algorithm's `links`, or
-        as `check` does.
+        """Raise `InvalidSettingError` where the algorithm does not fit the cluster.
 
-        Also where the rule clips the norm of a gradient that no update has as a whole.
+        That is where the cluster does not join the algorithm's `links`, where the rule clips the
+        norm of a gradient that no update has as a whole, or where `check` raises.
         """
-        workers, network = cluster.workers, cluster.network
+        workers, network, name = cluster.workers, cluster.network, type(self).__name__
         topology = resolve_topology(network.topology, self.topology)
         if next(islice(self.links(workers), MOST_LINKS, None), None):
-            expected = (
-                f"so few that {type(self).__name__} has at most {MOST_LINKS} pairs that send "
-                "to each other"
-            )
+            expected = f"so few that {name} has at most {MOST_LINKS} pairs that send to each other"
             raise InvalidSettingError("Cluster", "workers", expected, workers)
         if topology != self.topology:
-            missing = (pair for pair in self.links(workers) if not topology.joins(*pair, workers))
-            if pair := next(missing, None):
+            for sender, receiver in self.links(workers):
+                if topology.joins(sender, receiver, workers):
+                    continue
                 fitting = names_of_topologies(self.topology, self.links, workers)
-                expected = (
-                    f"{fitting}, since {type(self).__name__} sends from {pair[0]} to {pair[1]}"
-                )
-                raise InvalidSettingError(
-                    "Network", "topology", expected, type(topology).__name__.lower()
-                )
+                expected = f"{fitting}, since {name} sends from {sender} to {receiver}"
+                got = type(topology).__name__.lower()
+                raise InvalidSettingError("Network", "topology", expected, got)
         if network.colocated and all(rank >= 0 for rank in self.roles(workers)):
-            expected = f"false, since {type(self).__name__} has no server"
+            expected = f"false, since {name} has no server"
             raise InvalidSettingError("Network", "colocated", expected, True)
         self._check_server_crashes(cluster)
         self._check_clip(workers)
@@ -134,33 +125,24 @@ class Algorithm(Settings):
     def _check_clip(self, workers: int) -> None:
         rule: Rule | None = getattr(self, "rule", None)
         if rule is not None and rule.clip.whole and self.updates_in_parts(workers):
-            why = (
-                f"{type(self).__name__} updates a model in parts, none of which has the norm "
-                "of the whole gradient"
-            )
-            raise InvalidSettingError(
-                "Rule", "clip", f"none or {{value: ...}}, since {why}", rule.clip
-            )
+            parts = f"since {type(self).__name__} updates a model in parts"
+            why = f"{parts}, none of which has the norm of the whole gradient"
+            raise InvalidSettingError("Rule", "clip", f"none or {{value: ...}}, {why}", rule.clip)
 
     def _check_server_crashes(self, cluster: Cluster) -> None:
         name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))
         if cluster.server_crashes and not self.recovers:
-            what = "returns from a checkpoint, as those of async_ps, sync_ps and k_sync do" * bool(
-                servers
-            )
+            expected = f"none, since {name} has no server"
             if servers:
-                expected = f"none, since no server of {name} {what}"
-            else:
-                expected = f"none, since {name} has no server"
-            raise InvalidSettingError(
-                "Cluster", "server_crashes", expected, len(cluster.server_crashes)
-            )
+                others = "as those of async_ps, sync_ps and k_sync do"
+                expected = f"none, since no server of {name} returns from a checkpoint, {others}"
+            got = len(cluster.server_crashes)
+            raise InvalidSettingError("Cluster", "server_crashes", expected, got)
         for index, crash in enumerate(cluster.server_crashes):
             if crash.shard >= servers:
                 expected = f"a number below the {servers} of {name}'s servers, counted from 0"
-                raise InvalidSettingError(
-                    "Cluster", f"server_crashes.{index}.shard", expected, crash.shard
-                )
+                key = f"server_crashes.{index}.shard"
+                raise InvalidSettingError("Cluster", key, expected, crash.shard)
 
 
 @dataclass(frozen=True)
@@ -183,16 +165,16 @@ def read_compute_push(node: Node) -> Role:
 
 
 def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) -> int:
-    """How many of so many workers are waited for: all by default, a share of them rounded up.
+    """The number of workers to wait for: all by default; a share of them is rounded up.
 
     Raises:
-        InvalidSettingError: more than there are, or between two whole numbers.
+        InvalidSettingError: more than `workers`, or not a whole number.
     """
     count: float
     if wait_for is None:
         count = workers
     elif wait_for < 1:
-        count = math.ceil(wait_for * workers - 1e-9)
+        count = math.ceil(wait_for * workers - 1e-9)  # 0.1 * 30 is above 3 by rounding
     else:
         count = wait_for
     if count > workers:

@@ -1,6 +1,4 @@
-"""Decentralised SGD: nodes average models with their neighbours, in lock step (D-PSGD) or in pairs
-(AD-PSGD).
-"""
+"""Decentralised SGD: nodes average with neighbours, in lock step (D-PSGD) or pairs (AD-PSGD)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +16,7 @@ from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_o
 
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
-    """Decentralised parallel SGD: every node averages its model with its neighbours' and steps by
-    its own gradient.
+    """Decentralised parallel SGD: a node averages with its neighbours and steps by its gradient.
 
     combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
@@ -76,9 +73,7 @@ class DPSGD(Algorithm):
                 yield from self.combine(node, step)
 
     def tell(self, node: Node, step: int) -> None:
-        """Send the model to the neighbours. Messages are tagged by step, since a fast neighbour may
-        be one ahead.
-        """
+        """Send the model to the neighbours, tagged by step: a fast neighbour may be one ahead."""
         for peer in node.out_peers(step):
             node.send(peer, node.weights, tag=step)
 
@@ -98,8 +93,7 @@ ASK, ANSWER = "may we average?", "yes"
 
 @dataclass(frozen=True)
 class ADPSGD(Algorithm):
-    """Asynchronous decentralised SGD: a gradient at its own model, an average with a random
-    neighbour, then the step.
+    """Asynchronous decentralised SGD: a gradient, an average with a random neighbour, the step.
 
     g_i = g(x_i);    x_i, x_j <- (x_i + x_j) / 2;    x_i <- x_i - lr g_i
 
@@ -164,8 +158,7 @@ class ADPSGD(Algorithm):
 
 
 class OverlapADPSGD(ADPSGD):
-    """Asynchronous decentralised SGD whose nodes average while they compute: `adpsgd`, with
-    messages hidden.
+    """Asynchronous decentralised SGD that averages while it computes: `adpsgd`, messages hidden.
 
     g_i = g(x_i);    meanwhile x_i, x_j <- (x_i + x_j) / 2;    then x_i <- x_i - lr g_i
 

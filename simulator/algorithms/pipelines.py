@@ -16,8 +16,7 @@ from laggard.simulator.timing.events import Event
 
 @dataclass(frozen=True)
 class Naive(Pipeline):
-    """Model parallel without a pipeline: one mini-batch passes through all stages and back before
-    the next begins.
+    """Model parallelism without a pipeline: one mini-batch at a time passes through all stages.
 
     w <- w - lr g(w): plain SGD, and one node works at a time.
 
@@ -35,8 +34,7 @@ class Naive(Pipeline):
 
 @dataclass(frozen=True)
 class GPipe(Replicated):
-    """GPipe: M micro-batches follow each other through the stages, and back, before all stages
-    update together.
+    """GPipe: an update of all stages after M micro-batches, which pass through them in a pipeline.
 
     w <- w - lr (1/M) sum_m g_m(w), the gradient of all M together; a micro-batch is a mini-batch of
     the task. With equal stages on a free network an update takes (M + S - 1)(f + b) seconds, of
@@ -62,16 +60,13 @@ class GPipe(Replicated):
     ] = "ring"
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """From each stage to the next, and back; and from each to those of its replicas that the
-        collective names.
-        """
+        """From each stage to the next, and back; and to the replicas that the collective needs."""
         yield from super().links(workers)
         depth, partners = self.depth(workers), COLLECTIVES[self.collective].partners
         replicas = workers // depth
         for replica, stage in product(range(replicas), range(depth)):
-            yield from (
-                (replica * depth + stage, to * depth + stage) for to in partners(replica, replicas)
-            )
+            for partner in partners(replica, replicas):
+                yield replica * depth + stage, partner * depth + stage
 
     def warm_up(self, stage: Carriage) -> int:
         """The number of forward passes before the first backward pass: all."""
@@ -83,9 +78,8 @@ class GPipe(Replicated):
             pieces = yield from stage.make_passes(
                 node.weights, self.micro_batches, self.warm_up(stage)
             )
-            if self.replicas == 1:
-                gradients = pieces
-            else:
+            gradients = pieces
+            if self.replicas > 1:
                 gradients = [(yield from self.average(node, stage.size, pieces))]
             weights, state = self.rule.update(node.weights, gradients, state)
             node.apply(weights, pieces)
@@ -93,14 +87,11 @@ class GPipe(Replicated):
     def average(
         self, node: Node, size: float, pieces: Sequence[GradientPromise]
     ) -> Generator[Event, Any, GradientPromise]:
-        """The mean of all replicas' gradients of a stage, whose parameters have the size of `size`
-        models.
-        """
-        ranks = range(node.rank % self.depth(node.workers), node.workers, self.depth(node.workers))
-        collective, count = (
-            COLLECTIVES[self.collective].of_bucket(slice(None), size),
-            len(ranks) * len(pieces),
-        )
+        """The mean of all replicas' gradients of a stage, with a message of `size` models."""
+        depth = self.depth(node.workers)
+        ranks = range(node.rank % depth, node.workers, depth)
+        collective = COLLECTIVES[self.collective].of_bucket(slice(None), size)
+        count = len(ranks) * len(pieces)
         summed = yield from collective.reduce(
             node, total(pieces), node.weights.shape[1], node.version, ranks=ranks
         )
@@ -109,8 +100,7 @@ class GPipe(Replicated):
 
 @dataclass(frozen=True)
 class OneForwardOneBackward(GPipe):
-    """GPipe with a schedule that stores fewer activations: after a warm-up, one micro-batch
-    forward, one backward.
+    """GPipe that stores fewer activations: one forward, one backward pass in turn after a warm-up.
 
     The gradient and the time of `gpipe`; stage s of S stores S - s activations at most, not M.
 
@@ -125,8 +115,7 @@ class OneForwardOneBackward(GPipe):
 
 @dataclass(frozen=True)
 class PipeDream(Pipeline):
-    """PipeDream: as many mini-batches in flight as stages, and a stage updates after each, at
-    stashed weights.
+    """PipeDream: a stage updates after each mini-batch, at stashed weights, without a flush.
 
     Stage s of n, s = 1 .. n, applies w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ...,
     w_n(t)): the backward pass of a mini-batch uses the weights of its forward pass, and is n - s

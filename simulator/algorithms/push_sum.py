@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SGP(Algorithm):
-    """Stochastic gradient push: nodes push shares of their model along directed edges; weights
-    correct the bias.
+    """Stochastic gradient push: nodes push shares of their models; weights correct the bias.
 
     x_i <- x_i - lr g_i(x_i / w_i);
     x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,
@@ -62,22 +61,15 @@ class SGP(Algorithm):
         return ()
 
     def check(self, cluster: Cluster) -> None:
-        graph, workers = (
-            graph_of_workers(cluster.network.topology, self.topology, cluster.workers),
-            cluster.workers,
-        )
-        steps = range(graph.period(workers))
-        own = min(
-            mixing(self.mixing, graph, rank, step, workers).own
-            for step in steps
-            for rank in range(workers)
-        )
-        if self.overlap and own == 0:
-            expected = (
-                "weights that leave every node a share of its own model, with which it "
-                "computes meanwhile"
-            )
-            raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
+        workers = cluster.workers
+        graph = graph_of_workers(cluster.network.topology, self.topology, workers)
+        for step in range(graph.period(workers)):
+            for rank in range(workers):
+                share = mixing(self.mixing, graph, rank, step, workers).own
+                if self.overlap and share == 0:
+                    name, kept = type(self).__name__, "a share of its own model"
+                    expected = f"weights that leave every node {kept}, with which it computes"
+                    raise InvalidSettingError(name, "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
         if self.overlap:
@@ -109,7 +101,8 @@ class SGP(Algorithm):
             node.apply(self.model(x, node), [gradient])
             while missing and (step - pushed >= self.overlap or node.arrived(exchange)):
                 _, (dx, dw) = yield node.receive(tag=exchange)
-                x, node.weight, missing = x + dx, node.weight + dw, missing - 1
+                x, node.weight = x + dx, node.weight + dw
+                missing -= 1
             if not missing:
                 exchange, pushed = exchange + 1, step
                 missing = len(node.in_peers(exchange))
@@ -136,8 +129,7 @@ class SGP(Algorithm):
 
 @dataclass(frozen=True)
 class OverlapSGP(SGP):
-    """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau
-    gradients later.
+    """Overlap SGP: shares are pushed every H gradients, and awaited tau gradients later.
 
     x_i <- x_i - lr g_i(x_i / w_i);
     every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
@@ -169,33 +161,31 @@ class OverlapSGP(SGP):
     def worker(self, node: Node) -> Role:
         state = self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
-        # the exchange of each message that is still to come, the oldest first
-        awaited: list[int] = []
+        awaited: list[int] = []  # the exchange of each message to come, the oldest first
         for step in count(1):
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
             node.apply(self.model(x, node), [gradient])
-            begins, number = step % self.local_steps == 0, step // self.local_steps - 1
+            begins = step % self.local_steps == 0
+            number = step // self.local_steps - 1
             if begins and not self.overlap:
                 x = self.begin(node, x, number, awaited)
             late = []
             for exchange in awaited:
-                if self.local_steps * (exchange + 1) + self.overlap <= step or node.arrived(
-                    exchange
-                ):
+                due = self.local_steps * (exchange + 1) + self.overlap
+                if due <= step or node.arrived(exchange):
                     _, (dx, dw) = yield node.receive(tag=exchange)
                     x, node.weight = x + dx, node.weight + dw
                 else:
                     late.append(exchange)
-            mixed, awaited = begins or len(late) < len(awaited), late
+            mixed = begins or len(late) < len(awaited)
+            awaited = late
             if begins and self.overlap:
                 x = self.begin(node, x, number, awaited)
             if mixed:
                 node.weights = self.model(x, node)
 
     def begin(self, node: Node, x: "Tensor", exchange: int, awaited: list[int]) -> "Tensor":
-        """Push shares to the peers, and await a message of each peer; return the node's own share
-        of x.
-        """
+        """Push shares to the peers, and expect a message of each; return the node's share of x."""
         awaited.extend([exchange] * len(node.in_peers(exchange)))
         return self.push(node, x, exchange)

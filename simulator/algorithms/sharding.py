@@ -1,6 +1,4 @@
-"""A parameter server divided into shards: the slice of each rank, and a worker's communication with
-all of them.
-"""
+"""A parameter server divided into shards, and a worker's communication with all of them."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharded(Algorithm):
-    """A method whose server may be divided into shards, each with a slice of the model and its own
-    card.
+    """A method whose server may be divided into shards, each with a slice of the model and a card.
 
     Its `server` runs on every shard, over the shard's slice; its `worker` communicates with them
     through `Shards`.
@@ -39,9 +36,8 @@ class Sharded(Algorithm):
 
     def check(self, cluster: Cluster) -> None:
         if self.shards > cluster.workers:
-            expected = (
-                f"at most workers = {cluster.workers}, whose cards are the bottleneck from then on"
-            )
+            limit = f"at most workers = {cluster.workers}"
+            expected = f"{limit}, whose cards are the bottleneck from then on"
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
@@ -60,8 +56,7 @@ class Sharded(Algorithm):
 
 
 class Shards:
-    """A worker's side of its shards: it reads a slice of the model from each, and pushes its part
-    to each.
+    """A worker's side of the shards: it reads a slice from each, and pushes a part to each.
 
     With one shard it reads the whole model, and pushes its contents unchanged.
     """
@@ -80,23 +75,20 @@ class Shards:
             self._node.send(shard, None, size=0)
 
     def push(self, content: Any, size: float = 1.0) -> list[Message]:
-        """Send every shard its part of `content`: of promises and models, and of lists and tuples
-        of them.
+        """Send every shard its part of the promises and models in `content`; return the messages.
 
-        All of `content` has the size of `size` models. Returns the messages, which fire when they
-        have arrived.
+        All of `content` has the size of `size` models; it may be nested in lists and tuples.
         """
         if len(self._parts) == 1:
             return [self._node.send(SERVER, content, size=size)]
-        return [
-            self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
-            for shard in self._parts
-        ]
+        messages = []
+        for shard in self._parts:
+            part = self._part(content, shard)
+            messages.append(self._node.send(shard, part, size=size / len(self._parts)))
+        return messages
 
     def read(self) -> "Generator[Event, Any, Tensor]":
-        """Wait until every shard has sent its slice since the last read; return the model
-        `(ensemble, params)`.
-        """
+        """Wait for a new slice of every shard, and return the model `(ensemble, params)`."""
         if len(self._parts) == 1 and not self._fresh:
             _, model = yield self._node.receive()
             read: Tensor = model
@@ -108,9 +100,7 @@ class Shards:
         return self.model()
 
     def await_slices(self, layer: int, slices: int) -> Generator[Event, Any, None]:
-        """Wait for `slices` messages of every shard whose tag is `layer`, some of which bring the
-        model.
-        """
+        """Wait for `slices` messages with tag `layer` of every shard; some of them have the model."""
         for _ in range(slices * len(self._parts)):
             shard, model = yield self._node.receive(layer)
             if model is not None:
@@ -121,10 +111,12 @@ class Shards:
         return join_slices([self._models[shard] for shard in sorted(self._models, reverse=True)])
 
     def wait_until_overtaken(self, work: Work) -> Generator[Event, Any, bool]:
-        """Wait for the end of `work`, or until every shard has sent newer weights; return whether
-        they have.
+        """Wait for the end of `work`, or until every shard has sent newer weights.
 
         A shard that has not can still use a gradient at the weights that were read.
+
+        Returns:
+            Whether every shard has sent newer weights.
         """
         while not (work.fired or self._complete):
             receive = self._node.receive()
@@ -151,13 +143,12 @@ class Shards:
         if isinstance(content, Tensor):
             return content[:, self._parts[shard]]
         if isinstance(content, list | tuple):
-            return [self._part(one, shard) for one in content]
+            return [self._part(item, shard) for item in content]
         return content
 
 
 def split_parameters(params: int, shards: int) -> dict[int, slice]:
-    """The slice of `params` parameters of each shard `SERVER`, `SERVER` - 1, ...; sizes differ by
-    one at most.
+    """The slice of `params` parameters of each shard; sizes differ by at most one.
 
     Example:
         >>> split_parameters(5, 2)

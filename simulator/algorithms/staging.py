@@ -1,4 +1,4 @@
-"""A model cut into stages: their layers, their shares of the work, and what crosses the cuts."""
+"""A model cut into stages: their layers, their shares of the work, and their messages."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from laggard.simulator.timing.events import Event
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_CUTS = 2_000_000
+MAX_CUTS = 2_000_000
 FORWARD, BACKWARD = "forward", "backward"
 
 
@@ -30,10 +30,10 @@ class Stage:
 
     Attributes:
         params: their slice of the parameter vector.
-        size: of their parameters, in models; where no layer has any, all weigh the same.
+        size: of their parameters, in models; without parameters, all layers have the same size.
         work: their share of the work of the whole model.
-        activations: the size of what a mini-batch sends to the next stage, in models; the gradient
-            is as large.
+        activations: the size of a mini-batch's message to the next stage, in models; that of the
+            gradient is the same.
     """
 
     params: slice
@@ -43,19 +43,16 @@ class Stage:
 
 
 def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) -> list[Stage]:
-    """`layers` as so many stages, each further one beginning at a layer named in `cut`.
+    """Divide `layers` into stages; each but the first begins at a layer named in `cut`.
 
     By default the cut, before layers with parameters, that minimises the work of the largest stage.
 
     Raises:
-        InvalidSettingError: too few layers for so many stages, or a cut that does not name layers
-            in their order.
+        InvalidSettingError: too few layers, or a cut that does not name layers in their order.
     """
     names = [layer.name for layer in layers]
-    expected = (
-        f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each "
-        "further stage"
-    )
+    choices = f"{stages - 1} of the layers {', '.join(names[1:])}, in this order"
+    expected = f"{choices}: the first of each further stage"
     if cut and (len(cut) != stages - 1 or not set(cut) <= set(names[1:])):
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
     if cut:
@@ -65,52 +62,49 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     if sorted(set(starts)) != starts:
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
     offsets = [0, *accumulate(layer.params for layer in layers)]
-    work, params = sum(layer.work for layer in layers), max(offsets[-1], 1)
-    return [
-        Stage(
-            slice(offsets[first], offsets[end]),
-            (offsets[end] - offsets[first]) / params
-            if offsets[-1]
-            else (end - first) / len(layers),
-            sum(layer.work for layer in layers[first:end]) / work,
-            layers[end - 1].activations / params,
-        )
-        for first, end in pairwise([0, *starts, len(layers)])
-    ]
+    total_work, params = sum(layer.work for layer in layers), max(offsets[-1], 1)
+    result = []
+    for first, end in pairwise([0, *starts, len(layers)]):
+        columns = slice(offsets[first], offsets[end])
+        size = (columns.stop - columns.start) / params
+        if not offsets[-1]:
+            size = (end - first) / len(layers)
+        work = sum(layer.work for layer in layers[first:end]) / total_work
+        result.append(Stage(columns, size, work, layers[end - 1].activations / params))
+    return result
 
 
 def balance(layers: Sequence[Layer], stages: int) -> list[int]:
-    """The first layers of the further stages that minimise the work of the largest stage.
+    """The first layers of all stages but the first, so that the largest stage has the least work.
 
     Raises:
-        InvalidSettingError: too few layers for so many stages.
+        InvalidSettingError: too few layers.
     """
     learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
     ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
-    if stages * len(ends) ** 2 > MOST_CUTS:
-        expected = (
-            f"the layers to cut at: {len(ends)} are too many to divide evenly among {stages} stages"
-        )
-        raise InvalidSettingError("Pipeline", "cut", expected, [])
+    if stages * len(ends) ** 2 > MAX_CUTS:
+        problem = f"{len(ends)} are too many to divide evenly among {stages} stages"
+        raise InvalidSettingError("Pipeline", "cut", f"the layers to cut at: {problem}", [])
     if len(ends) < stages:
-        raise InvalidSettingError(
-            "Cluster",
-            "workers",
-            f"at most {len(ends)} for a pipeline, a stage for each layer of the model",
-            stages,
-        )
+        expected = f"at most {len(ends)} for a pipeline, a stage for each layer of the model"
+        raise InvalidSettingError("Cluster", "workers", expected, stages)
     total = [0.0, *accumulate(layer.work for layer in layers)]
+    # Dynamic programming: for each end, the work of the largest stage and the starts, of the best
+    # division of the layers before it into as many stages as the loop has passed.
     best: dict[int, tuple[float, list[int]]] = {end: (total[end], []) for end in ends}
     for _ in range(1, stages):
-        best = {
-            end: min(
-                (max(most, total[end] - total[start]), [*starts, start])
-                for start, (most, starts) in before
-            )
-            for end in ends
-            if (before := [(start, found) for start, found in best.items() if start < end])
-        }
-    return best[len(layers)][1]
+        extended = {}
+        for end in ends:
+            divisions = []
+            for start, (largest, starts) in best.items():
+                if start < end:
+                    work = total[end] - total[start]
+                    divisions.append((max(largest, work), [*starts, start]))
+            if divisions:
+                extended[end] = min(divisions)
+        best = extended
+    _, starts = best[len(layers)]
+    return starts
 
 
 class Pass(NamedTuple):
@@ -122,8 +116,7 @@ class Pass(NamedTuple):
 
 
 class Carriage:
-    """The two passes of a stage: a mini-batch forward to the next one, and its gradient back to the
-    one before.
+    """The two passes of a stage: forward to the next stage, and backward to the one before.
 
     Attributes:
         size: of the stage's parameters, in models.
@@ -131,7 +124,7 @@ class Carriage:
 
     Args:
         stages: of the pipeline, on consecutive ranks.
-        number: of the node's own, from 0.
+        number: of the node's stage, from 0.
         backward: the work of a backward pass in forward passes.
         owner: the rank of the node that holds the stage's parameters.
     """
@@ -143,7 +136,8 @@ class Carriage:
         self._node, self._stage, self._owner, self.size = node, stage, owner, stage.size
         self._before = stages[number - 1] if number else None
         self.later = len(stages) - 1 - number
-        self._shares = stage.work / (1 + backward), stage.work * backward / (1 + backward)
+        self._forward_share = stage.work / (1 + backward)
+        self._backward_share = stage.work * backward / (1 + backward)
         self._at_last_stage: deque[Pass] = deque()  # mini-batches at the last stage
 
     def forward(self, weights: "Tensor") -> Generator[Event, Any, None]:
@@ -153,7 +147,7 @@ class Carriage:
             passed = Pass(node.batch(), node.now, ())
         else:
             _, passed = yield node.receive(FORWARD)
-        yield node.work(share=self._shares[0])
+        yield node.work(share=self._forward_share)
         passed = passed._replace(reads=(*passed.reads, weights))
         if not self.later:
             self._at_last_stage.append(passed)
@@ -161,16 +155,14 @@ class Carriage:
             node.send(node.rank + 1, passed, tag=FORWARD, size=self._stage.activations)
 
     def backward(self) -> Generator[Event, Any, GradientPromise]:
-        """Receive the oldest gradient, make the backward pass, and send it on; return the stage's
-        own piece.
-        """
+        """Receive the oldest gradient, make the backward pass, and send it on; return its piece."""
         node = self._node
         if not self.later:
             batch, started, reads = self._at_last_stage.popleft()
             gradient: Gradient = node.promise(join_slices(reads), batch, started)
         else:
             _, gradient = yield node.receive(BACKWARD)
-        yield node.work(share=self._shares[1])
+        yield node.work(share=self._backward_share)
         if self._before is not None:
             node.send(node.rank - 1, gradient, tag=BACKWARD, size=self._before.activations)
         return gradient.piece(self._owner)
@@ -178,13 +170,12 @@ class Carriage:
     def make_passes(
         self, weights: "Tensor", micro_batches: int, warm_up: int
     ) -> Generator[Event, Any, list[GradientPromise]]:
-        """Make the passes of M `micro_batches` at `weights`; return the stage's own piece of each
-        gradient.
+        """Make the passes of M `micro_batches` at `weights`; return the stage's pieces of gradients.
 
-        Before the first backward pass are `warm_up` forward passes, then one backward and one
-        forward in turn.
+        `warm_up` forward passes come first, then forward and backward passes in turn.
         """
-        ahead, pieces = min(warm_up, micro_batches), list[GradientPromise]()
+        ahead = min(warm_up, micro_batches)
+        pieces: list[GradientPromise] = []
         for _ in range(ahead):
             yield from self.forward(weights)
         for _ in range(micro_batches - ahead):
@@ -260,10 +251,8 @@ class Replicated(Pipeline):
 
     def check(self, cluster: Cluster) -> None:
         if cluster.workers % self.replicas:
-            expected = (
-                f"a divisor of workers = {cluster.workers}, so that all replicas have as many "
-                "stages"
-            )
+            divisor = f"a divisor of workers = {cluster.workers}"
+            expected = f"{divisor}, so that all replicas have as many stages"
             raise InvalidSettingError(type(self).__name__, "replicas", expected, self.replicas)
 
     def depth(self, workers: int) -> int:

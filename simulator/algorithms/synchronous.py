@@ -15,8 +15,9 @@ from laggard.simulator.network.topology import SERVER
 
 @dataclass(frozen=True)
 class Synchronous(Sharded):
-    """The family's server: w <- w - lr (mean of the gradients of the first workers at the present
-    version).
+    """The server of the family: a mean over the first workers at the present version.
+
+    w <- w - lr (1/K) sum of the first K gradients
     """
 
     recovers = True
@@ -25,34 +26,35 @@ class Synchronous(Sharded):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.shards > 1 and cluster.server_crashes:
-            expected = (
-                "1 where servers crash: shards in different rounds may wait for each other for ever"
-            )
+            expected = "1 where servers crash: shards in different rounds may wait for each other"
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
-        """Wait for `wait_for` workers an update; `cancel` interrupts the others with the new
-        weights.
+        """Wait for `wait_for` workers an update; `cancel` interrupts the others with new weights.
 
         A worker counts once per update, even if it crashes and returns. Gradients of weights from
         before a restore are late too.
         """
         state = node.state or self.rule.init(node.weights)
-        workers, gathered = dict[int, None](), dict[int, list[GradientPromise]]()
+        workers: dict[int, None] = {}
+        gathered: dict[int, list[GradientPromise]] = {}
         while True:
             worker, gradients = yield node.receive()
             workers[worker] = None
             if gradients is None:
                 node.send(worker, node.weights, size=1 / self.shards)
-            elif (late := gradients[0].staleness + gradients[0].mixings > 0) or worker in gathered:
-                for gradient in gradients:
-                    gradient.drop()
-                if late and not cancel:  # else the next update is its answer
-                    node.send(worker, node.weights, size=1 / self.shards)
             else:
-                gathered[worker] = gradients
+                late = gradients[0].staleness + gradients[0].mixings > 0
+                if late or worker in gathered:
+                    for gradient in gradients:
+                        gradient.drop()
+                    if late and not cancel:  # else the next update is its answer
+                        node.send(worker, node.weights, size=1 / self.shards)
+                else:
+                    gathered[worker] = gradients
             if len(gathered) == wait_for:
                 yield node.work(node.apply_seconds)
+                # in order of rank: the sum does not depend on the order of arrival
                 taken = [gradient for worker in sorted(gathered) for gradient in gathered[worker]]
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken, state)
@@ -67,8 +69,7 @@ BUCKET = "bucket"
 
 @dataclass(frozen=True)
 class SyncPS(Synchronous, Bucketed):
-    """Synchronous SGD: an update is the mean of all workers' gradients at the same weights, then
-    all workers re-read.
+    """Synchronous SGD: an update is the mean of all workers' gradients at the same weights.
 
     w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
 
@@ -97,13 +98,9 @@ class SyncPS(Synchronous, Bucketed):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:
-            expected = (
-                "null where workers crash, or servers: others may have new weights of buckets "
-                "of a lost gradient"
-            )
-            raise InvalidSettingError(
-                type(self).__name__, "bucket_bytes", expected, self.bucket_bytes
-            )
+            why = "others may have new weights of buckets of a lost gradient"
+            expected, name = f"null where workers crash, or servers: {why}", type(self).__name__
+            raise InvalidSettingError(name, "bucket_bytes", expected, self.bucket_bytes)
 
     def worker(self, node: Node) -> Role:
         if self.bucket_bytes is not None:
@@ -156,14 +153,14 @@ class SyncPS(Synchronous, Bucketed):
         return self.bucket_by_bucket(node)
 
     def bucket_by_bucket(self, node: Node) -> Role:
-        """Answer each bucket with its new weights once it has come from all workers; the last
-        completes the update.
+        """Answer each bucket with its new weights once all workers have sent it.
 
-        An update changes every parameter by itself, so that it can begin with those that are there.
-        Its arithmetic is done, and it is counted, once all are there: nobody uses the new weights
+        An update changes each parameter independently, so that it can begin with the first bucket.
+        Its arithmetic is done, and it is counted, with the last one: no worker uses the new weights
         before.
         """
-        state, sizes = self.rule.init(node.weights), [bucket.size for bucket in self.buckets(node)]
+        state = self.rule.init(node.weights)
+        sizes = [bucket.size for bucket in self.buckets(node)]
         gathered: list[dict[int, list[GradientPromise]]] = [{} for _ in sizes]
         while True:
             worker, content = yield node.receive()
@@ -176,19 +173,20 @@ class SyncPS(Synchronous, Bucketed):
                 continue
             yield node.work(sizes[number] * node.apply_seconds)
             readers, gathered[number] = gathered[number], {}
+            tag: str | None = BUCKET
+            answer = None
             if number == len(sizes) - 1:
                 taken = [gradient for worker in sorted(readers) for gradient in readers[worker]]
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken)
-            tag, answer = (None, node.weights) if number == len(sizes) - 1 else (BUCKET, None)
+                tag, answer = None, node.weights
             for reader in readers:
                 node.send(reader, answer, tag=tag, size=sizes[number] / self.shards)
 
 
 @dataclass(frozen=True)
 class KSync(Synchronous):
-    """K-sync SGD (backup workers): the first K workers' gradients at the present weights make an
-    update.
+    """K-sync SGD (backup workers): an update is the mean of the first K workers' gradients.
 
     w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest
     P - K are backup workers, and their late gradients are dropped. With K = P it is `sync_ps`.
@@ -211,10 +209,8 @@ class KSync(Synchronous):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.cancel and cluster.server_crashes:
-            expected = (
-                "false where servers crash: a late gradient would wait for an update that may "
-                "never come"
-            )
+            why = "a late gradient would wait for an update that may never come"
+            expected = f"false where servers crash: {why}"
             raise InvalidSettingError(type(self).__name__, "cancel", expected, True)
         count_awaited(self, self.wait_for, cluster.workers)
 
