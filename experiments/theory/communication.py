@@ -9,7 +9,7 @@ from laggard import simulator
 from laggard.experiments.theory import Forms
 from laggard.simulator import Cluster
 from laggard.simulator.algorithms.collectives.reducing import Reducing
-from laggard.simulator.algorithms.slicing import MOST_SLICES, Sliced
+from laggard.simulator.algorithms.slicing import MAX_SLICES, Sliced
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.groups import Trunks
 from laggard.simulator.network.topology import SERVER
@@ -189,7 +189,7 @@ def cut(
     for work, weight in zip(works, weights, strict=True):
         size = model_bytes * weight / sum(weights)
         count = max(1, math.ceil(size / slice_bytes - 1e-9))
-        count = min(MOST_SLICES, count)
+        count = min(MAX_SLICES, count)
         forward = forward_seconds * work
         backward = algorithm.backward * forward_seconds * work
         times.append(LayerTimes(forward, backward, count, size / count))

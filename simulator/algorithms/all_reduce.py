@@ -12,18 +12,17 @@ from laggard.simulator.learning.promises import concatenate
 
 @dataclass(frozen=True)
 class AllReduce(Reducing, Bucketed):
-    """All-reduce SGD: the nodes sum their gradients by a collective, and each updates its own model
-    by the mean.
+    """All-reduce SGD: the nodes sum their gradients by a collective, and each makes the update.
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
     after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain
-    SGD.
-    Staleness 0; a compensation sees the mean gradient, which is fresh, so that only `one_over_n`
-    has an effect.
-    A worker that crashes is not readmitted, and the others wait for it forever.
+    SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
+    `one_over_n` has an effect. A worker that crashes is not readmitted, and the others wait for it
+    forever.
 
     For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all
     wait for a straggler:
+
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)
     mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link a pair
@@ -72,19 +71,16 @@ class AllReduce(Reducing, Bucketed):
             state = self.step(node, gradient, total, state)
 
     def in_buckets(self, node: Node) -> Role:
-        """Sum the gradients bucket by bucket, each as soon as it is there and the one before is
-        summed.
-        """
+        """Sum the gradients bucket by bucket: each when it is ready and the last sum is done."""
         collective, buckets = self.collective_of(node.group_size), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:
-            work, totals = (
-                node.compute(node.weights, buckets=[bucket.ready for bucket in buckets]),
-                [],
-            )
+            work = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets])
+            totals = []
             for number, ready in enumerate(work.buckets):
-                gradient, tag = (yield ready), (node.version, number)
-                part = gradient[sums[number].columns]
+                gradient = yield ready
+                part, tag = gradient[sums[number].columns], (node.version, number)
                 totals.append((yield from sums[number].reduce(node, part, params, tag, gradient)))
+            # the last layers come first, but last in the model
             state = self.step(node, gradient, concatenate(totals[::-1]), state)

@@ -16,8 +16,7 @@ from laggard.simulator.learning.weights import total
 
 @dataclass(frozen=True)
 class AsyncPS(Sharded):
-    """Asynchronous SGD: the server applies each gradient as it arrives and answers with the new
-    weights.
+    """Asynchronous SGD: the server applies each gradient on arrival and returns the new weights.
 
     w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
     DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network, `delayed` with

@@ -22,8 +22,7 @@ Contribution = tuple[Sequence[GradientPromise], "Tensor"]
 
 @dataclass(frozen=True)
 class LocalSGD(Sharded):
-    """Local SGD: every worker makes H local steps from the same weights, then a server averages
-    their models.
+    """Local SGD: a server averages the models of workers after H local steps each.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/N) sum_i x_i over the first N workers; with
     `average: updates`, w <- w + (1/N) sum_i (x_i - w), the same but for rounding. An update is a

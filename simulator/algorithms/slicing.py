@@ -1,6 +1,4 @@
-"""A gradient cut into slices of its layers, those of the front layers first, and a forward pass
-layer by layer.
-"""
+"""A gradient cut into slices of its layers, and a forward pass layer by layer."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -17,18 +15,18 @@ from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.timing.events import Event
 
-MOST_SLICES = 4096
-"""Slices of a layer at most, however large it is."""
+MAX_SLICES = 4096
+"""The largest number of slices of a layer."""
 
 
 class SlicedLayer(NamedTuple):
-    """A layer with parameters, and those behind it that have none.
+    """A layer with parameters, and the layers behind it that have none.
 
     Attributes:
-        number: its place, from the front; the smaller, the more urgent.
-        forward, backward: the shares of a mini-batch's work that its two passes take.
-        slices: into how many equal slices it is cut.
-        size: of one of them, in models.
+        number: its place from the front; the smaller, the more urgent.
+        forward, backward: the shares of a mini-batch's work in its two passes.
+        slices: the number of equal slices into which it is cut.
+        size: of a slice, in models.
         columns: its parameters.
     """
 
@@ -40,27 +38,28 @@ class SlicedLayer(NamedTuple):
     columns: slice
 
     def slice_columns(self, number: int) -> slice:
-        """The parameters of its slice of that number."""
+        """The parameters of slice `number`."""
         start, params = self.columns.start, self.columns.stop - self.columns.start
-        return slice(*(start + params * end // self.slices for end in (number, number + 1)))
+        first = start + params * number // self.slices
+        return slice(first, start + params * (number + 1) // self.slices)
 
 
 @dataclass(frozen=True)
 class Sliced(Algorithm):
     """A method that sends its gradients in slices while the passes before and after go on.
 
-    The backward pass computes the gradient of one layer after another, the last one first, and each
-    layer's forward pass waits for its own slices alone. With f_l and b_l the seconds of the passes
-    of layer l, and x_l the moment at which all its slices have come back, it is through its forward
-    pass at F_l, and its gradient is there at B_l:
+    The backward pass computes the gradients of layers from the last to the first, and each layer's
+    forward pass waits only for its own slices. With f_l and b_l the seconds of the passes of layer
+    l, and x_l the moment at which all its slices have come back, its forward pass ends at F_l, and
+    its gradient is computed at B_l:
 
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
     Attributes:
-        slice_bytes: bytes of a slice at most; null sends whole layers. No layer has over 4,096
-            slices.
-        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was
-            computed first.
+        slice_bytes: largest size of a slice (bytes); null sends whole layers. No layer has over
+            4,096 slices.
+        order: the slice that goes first: that of the front-most layer, or with `fifo` the one that
+            was computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
     Source: Jayarajan et al. (2019), arXiv 1905.03960; Peng et al. (2019), SOSP (ByteScheduler).
@@ -73,9 +72,8 @@ class Sliced(Algorithm):
 
     def layers(self, node: Node) -> list[SlicedLayer]:
         """The layers of the model of `node`, from the front."""
-        return slice_layers(
-            node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward
-        )
+        params, limit = node.weights.shape[1], self.slice_bytes
+        return slice_layers(node.layers, params, node.model_bytes, limit, self.backward)
 
 
 def forward_by_layers(
@@ -84,15 +82,14 @@ def forward_by_layers(
     seconds: float,
     await_slices: Callable[[int, int], Generator[Event, Any, None]] | None,
 ) -> Generator[Event, Any, float]:
-    """Make the forward pass of a mini-batch layer by layer; return the moment (s) at which the
-    first one begins.
+    """Make the forward pass of a mini-batch layer by layer; return its start (s).
 
     Args:
         node: the worker.
         layers: the model's, from the front.
-        seconds: what both passes take at full speed.
-        await_slices: waits until so many slices of the layer of that number have come; None before
-            the first update.
+        seconds: the time of both passes at full speed.
+        await_slices: `await_slices(layer, slices)` waits for the slices of a layer; None before the
+            first update.
     """
     started = node.now
     for layer in layers:
@@ -108,24 +105,26 @@ class SliceQueue:
     """Slices that wait for their turn.
 
     Args:
-        order: `priority` for that of the front-most layer, or `fifo` for that which has waited
-            longest.
+        order: `priority`, the front-most layer's first, or `fifo`.
     """
 
     def __init__(self, order: str) -> None:
-        self._by_layer, self._numbers = order == "priority", count()
+        self._by_layer = order == "priority"
+        self._numbers = count()  # of equal priority, the first that came
         self._waiting: list[tuple[int, int, Any]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, layer: int, item: Any) -> None:
-        """Let a slice of `layer` wait."""
-        heappush(self._waiting, (layer if self._by_layer else 0, next(self._numbers), item))
+        """Add a slice of `layer`."""
+        priority = layer if self._by_layer else 0
+        heappush(self._waiting, (priority, next(self._numbers), item))
 
     def take(self) -> Any:
-        """The slice whose turn it is; it waits no longer."""
-        return heappop(self._waiting)[-1]
+        """Remove and return the next slice."""
+        _, _, item = heappop(self._waiting)
+        return item
 
 
 def slice_layers(
@@ -141,22 +140,20 @@ def slice_layers(
         layers: the model's, as `fill_buckets` has them.
         params: the number of its parameters.
         model_bytes: the size of its message.
-        slice_bytes: the bytes of a slice at most; without it, a layer is one slice.
+        slice_bytes: largest size of a slice (bytes); without it, a layer is one slice.
         backward: the work of a backward pass in forward passes.
     """
-    found, done = [], 1 / (1 + backward)
-    # a bucket a layer, the last one first
+    result = []
+    done = 1 / (1 + backward)  # the backward pass follows the forward pass
+    # without a limit each layer is a bucket, the last one first
     buckets = fill_buckets(layers, params, model_bytes, 0.0, backward)
     for number, bucket in zip(reversed(range(len(buckets))), buckets, strict=True):
-        share, done = max(0.0, bucket.ready - done), bucket.ready
-        size = model_bytes * bucket.size
-        if slice_bytes is None:
-            slices = 1
-        else:
-            slices = min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
-        found.append(
-            SlicedLayer(
-                number, share / backward, share, slices, bucket.size / slices, bucket.columns
-            )
-        )
-    return found[::-1]
+        share = max(0.0, bucket.ready - done)
+        done = bucket.ready
+        slices = 1
+        if slice_bytes is not None:
+            needed = math.ceil(model_bytes * bucket.size / slice_bytes - 1e-9)
+            slices = min(max(1, needed), MAX_SLICES)
+        size = bucket.size / slices
+        result.append(SlicedLayer(number, share / backward, share, slices, size, bucket.columns))
+    return result[::-1]

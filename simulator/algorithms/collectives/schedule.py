@@ -1,6 +1,4 @@
-"""A collective as its steps: who sends which parts of the sum to whom; and the two ways to go
-through them.
-"""
+"""A collective as steps, in which nodes send parts of the sum, by messages or in lock step."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -31,13 +29,13 @@ def from_the_first(rank: int) -> int:
 
 @dataclass(frozen=True)
 class PartsExchange(Exchange):
-    """A step, and what its messages carry.
+    """A step, and the parts of the value in its messages.
 
     Attributes:
-        cut: how many parts the value is cut into.
+        cut: the number of parts into which the value is cut.
         first: from a rank to the first part that it sends.
-        count: how many parts it sends.
-        adds: whether the receiver adds them to its own; else it puts them in their place.
+        count: the number of parts that it sends.
+        adds: whether the receiver adds them to its own; else it replaces its own.
     """
 
     cut: int = 1
@@ -51,13 +49,12 @@ Phase = Sequence[PartsExchange]
 
 
 class Parts:
-    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum
-    itself.
+    """The values of a node during a collective: parts of the sum, or every node's value.
 
     Args:
-        held: what it holds at the start.
+        held: the values at the start.
         params: the number of parameters of the model.
-        columns: those that are summed.
+        columns: the parameters that are summed.
     """
 
     def __init__(self, held: Sequence[Promise | None], params: int, columns: slice) -> None:
@@ -65,55 +62,55 @@ class Parts:
         self._params, self._columns = params, columns
 
     def give(self, step: PartsExchange, rank: int) -> list[Any]:
-        """What `rank`, whose parts these are, sends in a step."""
+        """The parts that `rank`, the owner of these, sends in a step."""
         if len(self._held) != step.cut:
             self._cut(step.cut)
         first = step.first(rank)
         return self._held[first : first + step.count]
 
     def take(self, step: PartsExchange, sender: int, received: Sequence[Promise]) -> None:
-        """Receive what `sender` sends in a step."""
+        """Receive the parts that `sender` sends in a step."""
         if len(self._held) != step.cut:
             self._cut(step.cut)
-        held, first, adds = self._held, step.first(sender), step.adds
-        for place, theirs in enumerate(received, first):
-            held[place] = theirs + held[place] if adds else theirs
+        for place, part in enumerate(received, step.first(sender)):
+            if step.adds:
+                part = part + self._held[place]  # in this order: it fixes the last bits
+            self._held[place] = part
 
     def value(self, summed: bool) -> Promise:
-        """The sum: all parts side by side or, unless they are `summed`, every node's value added in
-        rank order.
-        """
+        """The sum: all parts side by side if they are `summed`, else all values in rank order."""
         parts: Sequence[Any] = self._held
         if summed:
             return concatenate(parts)
         return total(parts)
 
     def _cut(self, count: int) -> None:
-        """Cut what is held where the whole model is cut into `count` parts of equal size, to one
-        parameter.
+        """Cut the values where the whole model is cut into `count` equal parts.
 
-        So every parameter is added up in the same order, whatever it is sent with; some parts of a
+        So every parameter is added up in the same order, with buckets or without; some parts of a
         bucket are empty.
         """
-        whole, (start, stop, _) = self.value(summed=True), self._columns.indices(self._params)
-        ends = [
-            min(max(self._params * part // count, start), stop) - start for part in range(count + 1)
-        ]
-        self._held = [whole[start:end] for start, end in pairwise(ends)]
+        whole = self.value(summed=True)
+        start, stop, _ = self._columns.indices(self._params)
+        ends = []
+        for part in range(count + 1):
+            end = self._params * part // count
+            ends.append(min(max(end, start), stop) - start)
+        self._held = [whole[first:end] for first, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)
 class Collective:
-    """An algorithm by which P nodes sum the values that each of them has.
+    """An algorithm by which P nodes sum their values.
 
     Attributes:
         phases: from P to the steps, in phases.
-        partners: the ranks to which node `rank` of so many workers sends.
+        partners: `partners(rank, workers)`, the ranks to which a node sends.
         gathers: whether every node collects all values and sums them itself, in rank order.
         rotates: whether every step goes from each node to the next, in messages of one size.
         columns: the parameters that are summed.
-        slices: phases that are under way at once: a node goes on with a slice once the same one of
-            the step before has come. Without slices, 1.
+        slices: the number of phases under way at once: a node continues with a slice once the same
+            slice of the step before has come. Without slices, 1.
     """
 
     phases: Callable[[int], Sequence[Phase]]
@@ -124,9 +121,7 @@ class Collective:
     slices: int = 1
 
     def of_bucket(self, columns: slice, size: float) -> "Collective":
-        """The same steps for some columns of the values, whose message has the size of `size`
-        models.
-        """
+        """The same steps for some columns of the values, with messages of `size` models."""
         return replace(self, phases=partial(scale_phases, self.phases, size), columns=columns)
 
     def reduce(
@@ -138,12 +133,13 @@ class Collective:
         gradient: GradientPromise | None = None,
         ranks: Sequence[int] = (),
     ) -> Reduction:
-        """The promise of the sum of all nodes' values, by messages, or in lock step where that
-        takes the same time.
+        """The promise of the sum of all nodes' values, by messages or in lock step.
+
+        Lock step is used where it gives the same times. All nodes call this.
 
         Args:
-            node: one of the nodes, all of which do this.
-            value: its own value `(ensemble, params)`.
+            node: the calling node.
+            value: its value `(ensemble, params)`.
             params: the number of parameters.
             tag: the round; it differs between rounds.
             gradient: the one of which `value` is a part, where the rest may still be computed.
@@ -158,7 +154,7 @@ class Collective:
     def by_messages(
         self, node: Node, value: Promise, params: int, tag: Hashable, ranks: Sequence[int] = ()
     ) -> Reduction:
-        """What `reduce` does where messages meet others, may be lost, or are recorded."""
+        """`reduce` by messages, which may meet others, be lost, or be recorded."""
         ranks = ranks or range(node.workers)
         rank, workers = ranks.index(node.rank), len(ranks)
         parts = self.begin(rank, workers, value, params)
@@ -177,42 +173,39 @@ class Collective:
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
-                    sent.append(
-                        node.send(
-                            ranks[to], parts.give(step, rank), (tag, number, place), step.size
-                        )
-                    )
+                    content = parts.give(step, rank)
+                    message = node.send(ranks[to], content, (tag, number, place), step.size)
+                    sent.append(message)
             under_way.append((number, phase, sent))
         return parts.value(summed=not self.gathers)
 
     def total(self, values: Sequence[Promise], params: int) -> Promise:
-        """The promise of what `reduce` gives, of all nodes' `values` in rank order."""
+        """The promise of the result of `reduce` for all nodes' `values` in rank order."""
         return Derived(tuple(values), lambda *tensors: self.sum(tensors, params))
 
     def sum(self, values: "Sequence[Tensor]", params: int) -> "Tensor":
         """The sum of all nodes' `values`, added up in the order in which the steps add."""
         workers = len(values)
-        nodes = [
-            self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)
-        ]
+        nodes = []
+        for rank, value in enumerate(values):
+            nodes.append(self.begin(rank, workers, known(value), params))
         for phase in self.phases(workers):
-            given = [
-                (step, rank, nodes[rank].give(step, rank))
-                for step in phase
-                for rank in range(workers)
-                if step.to(rank) >= 0
-            ]
-            for step, rank, parts in given:
+            messages = []  # all are sent before any is received
+            for step in phase:
+                for rank in range(workers):
+                    if step.to(rank) >= 0:
+                        messages.append((step, rank, nodes[rank].give(step, rank)))
+            for step, rank, parts in messages:
                 nodes[step.to(rank)].take(step, rank, parts)
         return evaluate([nodes[0].value(summed=not self.gathers)])[0]
 
     def begin(self, rank: int, workers: int, value: Promise, params: int) -> Parts:
-        """What node `rank` holds at the start."""
-        if self.gathers:
-            return Parts(
-                [value if other == rank else None for other in range(workers)], params, self.columns
-            )
-        return Parts([value], params, self.columns)
+        """The values of node `rank` at the start."""
+        if not self.gathers:
+            return Parts([value], params, self.columns)
+        values: list[Promise | None] = [None] * workers
+        values[rank] = value
+        return Parts(values, params, self.columns)
 
 
 @lru_cache(maxsize=256)
@@ -224,7 +217,7 @@ def scale_phases(
 
 
 def known(value: "Tensor") -> Promise:
-    """A promise whose value is there."""
+    """A promise with a value."""
     promise = Promise()
     promise._value = value
     return promise

@@ -19,7 +19,7 @@ from laggard.simulator import (
     Timing,
 )
 from laggard.simulator import simulate as run
-from laggard.simulator.algorithms.slicing import MOST_SLICES, slice_layers
+from laggard.simulator.algorithms.slicing import MAX_SLICES, slice_layers
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
@@ -179,7 +179,7 @@ def test_layers_are_cut_into_equal_slices():
     [
         (4000.0, None, [1, 1]),
         (4000.0, 400.0, [1, 9]),
-        (4000.0, 1e-9, [MOST_SLICES, MOST_SLICES]),
+        (4000.0, 1e-9, [MAX_SLICES, MAX_SLICES]),
         (0.0, 400.0, [1, 1]),
     ],
 )
