@@ -1,6 +1,4 @@
-"""Servers that take time over messages: one thread, which takes in, works and sends one thing after
-another.
-"""
+"""Servers to which messages cost time: one thread receives, works and sends, one after another."""
 
 from collections.abc import Hashable
 from functools import partial
@@ -25,10 +23,9 @@ from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 
 def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
-    """What node `rank` is: a plain `Machine` unless servers take time over messages, or a law says
-    how long updates do.
+    """The class of node `rank`: `Machine` unless messages cost servers time, or updates a drawn one.
 
-    A cluster without servers has clients that are like machines.
+    Without servers, clients behave like machines.
     """
     if cluster.receive_seconds == 0 and cluster.reply_seconds == 0:
         if is_law(cluster.apply_seconds):
@@ -40,7 +37,7 @@ def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
 
 
 class Client(Machine):
-    """A node whose messages say how large they are, and whose updates may be drawn from a law."""
+    """A node whose messages have a size, and whose updates may take a drawn time."""
 
     def __init__(self, rank: int, services: Services, *rest: Any) -> None:
         super().__init__(rank, services, *rest)
@@ -58,27 +55,29 @@ class Client(Machine):
 
 
 class Server(Client):
-    """A server, which is one thread: each thing that takes time begins when all that began before
-    have ended.
+    """A server with one thread: each task begins when all earlier ones have ended.
 
-    Taking in a message of m models takes m receive_seconds, from the moment at which the server has
+    Receiving a message of m models takes m receive_seconds, from the moment at which a role has
     asked for it, it has arrived, and the server is free. Sending one takes m reply_seconds; it
-    departs when that begins. All of this time, and that of work, is busy.
+    departs at the start. All of this time, and that of work, is busy.
     """
 
     def __init__(self, rank: int, services: Services, *rest: Any) -> None:
         super().__init__(rank, services, *rest)
-        self.mailbox.fast_path = False  # a message that has arrived has to be taken in
+        self.mailbox.fast_path = False  # a message that has arrived takes time to receive
         self._receive_seconds = services.draws(services.cluster.receive_seconds, RECEIVE, rank)
         self._reply_seconds = services.draws(services.cluster.reply_seconds, REPLY, rank)
-        self._free = 0.0  # the moment (s) at which all that has begun will have ended
+        self._free = 0.0  # the moment (s) at which all tasks so far will have ended
         self._begun = self._work_ends = 0.0  # of the present work
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)
         if not 0 <= size < INFINITE:
             raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
-        begin = self._reserve(size * self._reply_seconds() if size else 0.0)
+        seconds = 0.0
+        if size:  # a token draws nothing
+            seconds = size * self._reply_seconds()
+        begin = self._reserve(seconds)
         self._outgoing += 1
         message = new_message(self, target, content, tag, MESSAGE_ARRIVES)
         message.size = size
@@ -98,9 +97,12 @@ class Server(Client):
         return self._begin(None, 0.0)  # after what it sends
 
     def take_in(self, message: Message) -> float:
-        """Take in `message` as soon as possible; return when that is done (s)."""
-        self._reserve(message.size * self._receive_seconds() if message.size else 0.0)
-        # if its receive is withdrawn, the next one has it without taking it in again
+        """Begin to receive `message` as soon as possible; return the end (s)."""
+        seconds = 0.0
+        if message.size:
+            seconds = message.size * self._receive_seconds()
+        self._reserve(seconds)
+        # If its receive is withdrawn, the next one gets it without receiving it again.
         message.size = 0.0
         return self._free
 
@@ -122,29 +124,26 @@ class Server(Client):
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
-            at = (
-                f"node {self.rank} starts to work at {self._env.now:g} s while it is working "
-                "already"
-            )
-            raise RuntimeError(f"{at}; yield the first work, or cancel it, before the second")
+            at = f"node {self.rank} starts to work at {self._env.now:g} s"
+            remedy = "yield the first work, or cancel it, before the second"
+            raise RuntimeError(f"{at} while it is working already; {remedy}")
         check_duration(seconds, f"node {self.rank}", "work")
         self._begun = self._reserve(seconds)
         delay = self._free - self._env._now
-        self._free = self._work_ends = self._env._now + delay  # as the clock rounds it
+        # Rounded as by the clock, so that the end of the work is the moment of its event.
+        self._free = self._work_ends = self._env._now + delay
         self._work = work = new_work(self, gradient, WORK_ENDS)
         self._env.after_work(delay, work)
         return work
 
     def _depart(self, message: Message) -> None:
-        """Hand `message` to the network, unless a crash has come between."""
+        """Hand `message` to the network, unless the server has crashed since."""
         if self.mailbox.last_incarnation is None or message.incarnations[0] == self.incarnation:
             self._counters.sent += 1
             self._hand_over(message, message.size * self.model_bytes)
 
     def _reserve(self, seconds: float) -> float:
-        """Begin something that takes `seconds` as soon as the server is free; return when that is
-        (s).
-        """
+        """Reserve the server for `seconds` as soon as it is free; return the start (s)."""
         self._settle()
         begin = max(self._env._now, self._free)
         self._free = begin + seconds
@@ -155,9 +154,7 @@ class Server(Client):
         self._spend(SENDING if self._outgoing else WAITING)
 
     def _spend(self, state: int) -> None:
-        """Add the time since the last call: as busy as far as the server was, the rest as in
-        `state`.
-        """
+        """Add the time since the last call: busy while a task ran, the rest in `state`."""
         now = self._env._now
         busy = max(0.0, min(now, self._free) - self._since)
         self.spent[BUSY] += busy
@@ -166,14 +163,14 @@ class Server(Client):
 
 
 class Intake(Receive):
-    """A receive of a server, which fires when its message has been taken in."""
+    """A receive of a server, which fires after the time that its message takes."""
 
     __slots__ = ()
 
     node: Server
 
     def fire(self, message: Message) -> None:
-        """Begin to take in the message."""
+        """Begin to receive the message."""
         self.message = message
         done = self.node.take_in(message)
         if done == self.env.now:

@@ -1,9 +1,8 @@
-"""What every algorithm must satisfy, whatever it learns and on whichever cluster: for your own
-tests.
+"""The identities of every algorithm on every cluster and task, for tests of plugins.
 
 from laggard.simulator.testing import check_algorithm
 
-def test_it_keeps_the_identities_of_every_algorithm():
+def test_identities():
     check_algorithm(MyAlgorithm)
 """
 
@@ -29,21 +28,21 @@ def check_algorithm(
 ) -> list[str]:
     """Check every identity of `IDENTITIES`; return the names of those that could be checked.
 
-    Hash seeds are not checked for an algorithm that another process cannot import, as from a
-    notebook.
+    Hash seeds cannot be checked for an algorithm that another process cannot import, such as one
+    defined in a notebook.
 
     Args:
-        algorithm: an instance, or a function that makes one from a rule: the class, where all else
-            has defaults.
-        cluster: by default four uneven workers on a slow network, or as many as the algorithm
-            accepts.
-        task: a noisy quadratic by default; one of your own must give the same bits in an ensemble
-            as alone.
+        algorithm: an instance, or a function that makes one from a rule: the class, where its other
+            fields have defaults.
+        cluster: by default four uneven workers on a slow network, or another number of workers that
+            the algorithm accepts.
+        task: a noisy quadratic by default; another task must give the same bits in an ensemble as
+            alone.
         updates: of each run.
         seed: of everything random.
 
     Raises:
-        AssertionError: an identity does not hold; names it and says what to look for.
+        AssertionError: an identity does not hold; names it and the likely causes.
         InvalidSettingError: the algorithm accepts none of the clusters.
     """
     made = trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed)

@@ -16,55 +16,46 @@ from laggard.simulator.testing.trial import Trial, trial_of
 def fingerprint(outcome: Outcome) -> str:
     """SHA-256 of a run's timeline and weights."""
     columns = [column.tolist() for column in outcome.updates.values()]
-    made = hashlib.sha256(repr(columns).encode())
-    made.update(outcome.weights.detach().cpu().contiguous().numpy().tobytes())
-    return made.hexdigest()
+    digest = hashlib.sha256(repr(columns).encode())
+    digest.update(outcome.weights.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def fingerprints_elsewhere(trials: Sequence[Trial]) -> list[str] | None:
-    """The fingerprints of runs in another process with another hash seed; None where it cannot
-    import them.
+    """The fingerprints of runs in another process with another hash seed.
+
+    None where that process cannot import the algorithms.
     """
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     script = "from laggard.simulator.testing.fingerprint import answer; answer()"
+    settings = []
+    for trial in trials:
+        algorithm = trial.make(trial.rule)
+        settings.append((algorithm, trial.cluster, trial.task, trial.updates, trial.seed))
     try:
-        asked = pickle.dumps(
-            [
-                (each.make(each.rule), each.cluster, each.task, each.updates, each.seed)
-                for each in trials
-            ]
-        )
+        stdin = pickle.dumps(settings)
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=asked,
-        capture_output=True,
-        env=environment,
-        check=False,
-    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False)
     if done.returncode:
-        raise RuntimeError(
-            f"another process fails: {done.stderr.decode().strip().splitlines()[-1]}"
-        )
+        *_, last_line = done.stderr.decode().strip().splitlines()
+        raise RuntimeError(f"another process fails: {last_line}")
     return cast("list[str] | None", pickle.loads(done.stdout))
 
 
 def answer() -> None:
-    """Read trials from standard input, run them, and write their fingerprints to standard
-    output.
-    """
+    """Read trials from standard input, and write their fingerprints to standard output."""
+    fingerprints: list[str] | None = None
     try:
-        asked = pickle.load(sys.stdin.buffer)
+        settings = pickle.load(sys.stdin.buffer)
     except (ImportError, AttributeError):
-        made = None
-    else:
-        made = [
-            fingerprint(
-                trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed).run()
-            )
-            for algorithm, cluster, task, updates, seed in asked
-        ]
-    sys.stdout.buffer.write(pickle.dumps(made))
+        settings = None
+    if settings is not None:
+        fingerprints = []
+        for algorithm, cluster, task, updates, seed in settings:
+            trial = trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed)
+            fingerprints.append(fingerprint(trial.run()))
+    sys.stdout.buffer.write(pickle.dumps(fingerprints))

@@ -22,16 +22,16 @@ from laggard.simulator.timing.distributions import Constant
 
 
 class Broken(Exception):
-    """An identity that does not hold; the message says how."""
+    """An identity that does not hold; the message describes the difference."""
 
 
 Check = Callable[[Trial], bool | None]
 IDENTITIES: dict[str, Check] = {}
-"""What `check_algorithm` checks, by name; a check returns False where it could not be made."""
+"""The checks of `check_algorithm` by name; a check returns False where it is impossible."""
 
 
 def identity(name: str, look_for: str) -> Callable[[Check], Check]:
-    """Register a check under the name of its identity, and let it fail with what to look for."""
+    """Register a check under the name of its identity, with the likely causes of a failure."""
 
     def named(check: Check) -> Check:
         @wraps(check)
@@ -56,17 +56,13 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
     "a message that is never sent, a receive with another tag, or what the engine's message names",
 )
 def check_progress(trial: Trial) -> None:
-    """The run ends by its updates or because its workers are done: no deadlock, no error of the
-    engine.
-    """
+    """The run ends by its updates or because its workers return, without deadlock or error."""
     outcome = trial.run()
     if not outcome.gradients["applied"]:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
     if outcome.reached not in ("updates", "returned"):
-        raise Broken(
-            f"it ended by {outcome.reached} after {outcome.progress.updates:g} of "
-            f"{trial.updates:g} updates"
-        )
+        updates = f"{outcome.progress.updates:g} of {trial.updates:g} updates"
+        raise Broken(f"it ended by {outcome.reached} after {updates}")
 
 
 @identity(
@@ -75,9 +71,7 @@ def check_progress(trial: Trial) -> None:
     "and state that survives from one run to the next",
 )
 def check_determinism(trial: Trial) -> None:
-    """Two runs are bit for bit the same, and leave Python's, numpy's and torch's global streams
-    where they were.
-    """
+    """Two runs are equal bit for bit, and leave the global streams of random numbers alone."""
     with _global_streams_untouched():
         _expect_equal(trial.run(), trial.run(), "two runs with the same seed")
 
@@ -90,8 +84,9 @@ def check_determinism(trial: Trial) -> None:
     ),
 )
 def check_ensemble(trial: Trial) -> None:
-    """Members with learning rates and seeds of their own are, bit for bit, runs of their own."""
-    rates, seeds = (0.3, 1.0, 3.0), [trial.seed, trial.seed + 1, trial.seed + 2]
+    """Members with different learning rates and seeds equal single runs, bit for bit."""
+    rates = (0.3, 1.0, 3.0)
+    seeds = [trial.seed, trial.seed + 1, trial.seed + 2]
     together = trial.run(trial.with_rates(*rates), learning_seeds=seeds)
     for member, (rate, seed) in enumerate(zip(rates, seeds, strict=True)):
         alone = trial.run(trial.with_rates(rate), learning_seeds=[seed])
@@ -105,12 +100,11 @@ def check_ensemble(trial: Trial) -> None:
 def check_divergence(trial: Trial) -> None:
     """Members beside one that diverges are bit for bit what they are beside one that does not."""
     seeds = [trial.seed, trial.seed + 1, trial.seed + 2]
-    runs = [
-        trial.run(trial.with_rates(1.0, rate, 0.5), learning_seeds=seeds) for rate in (1.0, 1e200)
-    ]
+    sound = trial.run(trial.with_rates(1.0, 1.0, 0.5), learning_seeds=seeds)
+    diverging = trial.run(trial.with_rates(1.0, 1e200, 0.5), learning_seeds=seeds)
     for member in (0, 2):
         who = f"member {member} beside a sound member and beside a diverging one"
-        _expect_equal(runs[0], runs[1], who, member, member)
+        _expect_equal(sound, diverging, who, member, member)
 
 
 @identity(
@@ -121,15 +115,11 @@ def check_divergence(trial: Trial) -> None:
     ),
 )
 def check_deferral(trial: Trial) -> None:
-    """Gradients are the same evaluated when first needed, when they start, or one by one since
-    memory is short.
-    """
+    """Gradients are equal, evaluated when first needed, when they start, or one by one."""
     deferred = trial.run()
-    _expect_equal(
-        deferred,
-        trial.run(defer=False),
-        "evaluation when a value is needed and when a gradient starts",
-    )
+    who = "evaluation when a value is needed and when a gradient starts"
+    _expect_equal(deferred, trial.run(defer=False), who)
+    # with almost no memory, a promise is evaluated before the next one is made
     _expect_equal(deferred, trial.run(memory=1.0), "evaluation in groups and one by one")
 
 
@@ -141,50 +131,35 @@ def check_deferral(trial: Trial) -> None:
     ),
 )
 def check_counts(trial: Trial) -> None:
-    """Gradients and messages have one final status each; time never runs backwards, no staleness is
-    negative.
-    """
+    """Each gradient and message has one final status; no time runs backwards, no staleness < 0."""
     outcome = trial.run()
     rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
-    statuses = [status for status in counts if status not in ("started", "in flight")]
-    for status in statuses:
-        found = (rows["status"] == status).sum()
-        _expect(
-            counts[status] <= found <= trial.slices * counts[status],
-            f"{found} rows of {counts[status]} {status} gradients",
-        )
-    _expect(
-        sum(counts[status] for status in statuses) + counts["in flight"] == counts["started"],
-        f"gradients: {counts}",
-    )
+    total = counts["in flight"]
+    for status, count in counts.items():
+        if status in ("started", "in flight"):
+            continue
+        total += count
+        # a gradient in slices has up to a row for each
+        status_rows = (rows["status"] == status).sum()
+        fits = count <= status_rows <= trial.slices * count
+        _expect(fits, f"{status_rows} rows of {count} {status} gradients")
+    _expect(total == counts["started"], f"gradients: {counts}")
     _expect(sum(messages.values()) == 2 * messages["sent"], f"messages: {messages}")
-    _expect(
-        min(*counts.values(), *messages.values()) >= 0, f"gradients: {counts}, messages: {messages}"
-    )
-    _expect(
-        (np.diff(rows["time"]) >= 0).all(),
-        "a gradient was resolved before one that was resolved earlier",
-    )
-    _expect(
-        (rows["staleness"] >= 0).all(), "a gradient was taken at weights that did not exist yet"
-    )
+    smallest = min(*counts.values(), *messages.values())
+    _expect(smallest >= 0, f"gradients: {counts}, messages: {messages}")
+    time, started, computed = rows["time"], rows["started"], rows["computed"]
+    in_order = (np.diff(time) >= 0).all()
+    _expect(in_order, "a gradient was resolved before one that was resolved earlier")
+    existed = (rows["staleness"] >= 0).all()
+    _expect(existed, "a gradient was taken at weights that did not exist yet")
+    ended = ~np.isnan(computed)
     applied = rows["status"] == "applied"
-    _expect(
-        not np.isnan(rows["computed"][applied]).any(),
-        "a gradient was applied before it was computed",
-    )
-    ended = ~np.isnan(rows["computed"])
-    _expect(
-        (rows["started"] <= rows["time"]).all(), "a gradient was resolved before it was started"
-    )
-    _expect(
-        (rows["started"][ended] <= rows["computed"][ended]).all(),
-        "a gradient ended before it was started",
-    )
-    _expect(
-        (rows["computed"][ended] <= rows["time"][ended]).all(),
-        "a gradient was resolved before it was computed",
-    )
+    _expect(ended[applied].all(), "a gradient was applied before it was computed")
+    _expect((started <= time).all(), "a gradient was resolved before it was started")
+    positive = (started[ended] <= computed[ended]).all()
+    _expect(positive, "a gradient ended before it was started")
+    resolved_later = (computed[ended] <= time[ended]).all()
+    _expect(resolved_later, "a gradient was resolved before it was computed")
 
 
 @identity(
@@ -195,24 +170,23 @@ def check_counts(trial: Trial) -> None:
     ),
 )
 def check_ties(trial: Trial) -> None:
-    """Where all workers end at once, a run is the same wherever its objects lie in memory, and
-    however often evaluated.
+    """Where all workers end together, memory addresses and evaluations do not change a run.
 
-    Which worker comes first in a tie is no part of it: neither ranks nor an exchange of two workers
-    need leave a run as it is, since a ring has neighbours and a warm start has a first replica.
+    The order of workers in a tie is not part of the identity: an exchange of two workers may change
+    a run, since a ring has neighbours and a warm start has a first replica.
     """
     network = Network(topology=trial.cluster.network.topology)
     at_once = replace(trial.cluster, apply_seconds=0.0, receive_seconds=0.0, reply_seconds=0.0)
     cluster = replace(at_once, compute=Constant(1.0), slowdowns=(), network=network)
     tied = replace(trial, cluster=cluster)
-    first, apart = tied.run(), [object() for _ in range(1001)]
+    first = tied.run()
+    spacers = [object() for _ in range(1001)]  # move the next run's objects in memory
     for _ in range(4):
         _expect_equal(first, tied.run(), "two runs with the same ties")
-        apart += [object() for _ in range(1001)]
+        spacers += [object() for _ in range(1001)]
     evaluated = tied.run(evaluate=Evaluate(every_seconds=1.0))
-    _expect_equal(
-        first, evaluated, "a run that is evaluated at its ends and one that is at every second"
-    )
+    who = "a run that is evaluated at its ends and one that is at every second"
+    _expect_equal(first, evaluated, who)
 
 
 @identity(
@@ -221,15 +195,15 @@ def check_ties(trial: Trial) -> None:
     "write `weights = weights + step`",
 )
 def check_in_place(trial: Trial) -> None:
-    """What a node has sent, computed at or stood for is the same ever after, and so is a gradient's
-    value.
-    """
+    """Weights that a node has sent, computed at or set do not change, nor do gradients' values."""
     handed: list[Handed] = []
     gradients: list[Gradient] = []
     trial.run(observe=partial(watch_nodes, handed, gradients))
-    for thing in handed:
-        _expect(thing.unchanged(), f"{thing.what} was changed in place later")
-    for gradient in gradients if handed and handed[0].tensor.numel() else ():
+    for record in handed:
+        _expect(record.unchanged(), f"{record.what} was changed in place later")
+    if not handed or not handed[0].tensor.numel():  # a run of the clock alone
+        return
+    for gradient in gradients:
         fresh, _ = trial.task.gradients(gradient.weights.unsqueeze(0), [gradient.batch])
         same = torch.allclose(gradient.value, fresh[0], equal_nan=True)
         _expect(same, f"the value of a gradient of worker {gradient.worker} was changed in place")
@@ -240,46 +214,38 @@ def check_in_place(trial: Trial) -> None:
     "the order of a set of texts or objects, and `hash()`; dicts and lists keep their order",
 )
 def check_hash_seed(trial: Trial) -> bool | None:
-    """Another process, with another PYTHONHASHSEED, gets bit for bit the same run; False where it
-    cannot be asked.
-    """
-    there = fingerprints_elsewhere([trial])
-    if there is None:
+    """A process with another PYTHONHASHSEED has the same run; False where it cannot import it."""
+    elsewhere = fingerprints_elsewhere([trial])
+    if elsewhere is None:
         return False
-    _expect(
-        there == [fingerprint(trial.run())],
-        "another process with another PYTHONHASHSEED gets another run",
-    )
+    same = elsewhere == [fingerprint(trial.run())]
+    _expect(same, "another process with another PYTHONHASHSEED gets another run")
     return True
 
 
 @contextmanager
 def _global_streams_untouched() -> Iterator[None]:
-    """Raise `Broken` if a global stream is moved or seeded; each starts from a seed drawn at
-    random.
-    """
+    """Raise `Broken` if a global stream is used or seeded; each starts from a random seed."""
     before = _global_streams()
     unusual = secrets.randbits(31)
     random.seed(unusual)
     np.random.seed(unusual)  # noqa: NPY002  # the check is whether it is used
     torch.default_generator.manual_seed(unusual)
     try:
-        start = _plain_outcome(_global_streams())
+        start = _comparable(_global_streams())
         yield
-        _expect(
-            _plain_outcome(_global_streams()) == start,
-            "it draws from a global random stream, or seeds one",
-        )
+        untouched = _comparable(_global_streams()) == start
+        _expect(untouched, "it draws from a global random stream, or seeds one")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
         torch.default_generator.set_state(before[2])
 
 
-def _plain_outcome(streams: tuple[Any, Any, Tensor]) -> list[Any]:
-    """The states of streams as what `==` compares."""
-    pythons, numpys, torchs = streams
-    return [pythons, [np.asarray(part).tolist() for part in numpys], torchs.tolist()]
+def _comparable(streams: tuple[Any, Any, Tensor]) -> list[Any]:
+    """The states of streams without arrays, for `==`."""
+    of_python, of_numpy, of_torch = streams
+    return [of_python, [np.asarray(part).tolist() for part in of_numpy], of_torch.tolist()]
 
 
 def _global_streams() -> tuple[Any, Any, Tensor]:
@@ -294,24 +260,26 @@ def _expect(holds: bool | np.bool_, how: str) -> None:
 def _expect_equal(
     one: Outcome, other: Outcome, who: str, row: int | None = None, other_row: int = 0
 ) -> None:
-    """Raise `Broken` unless two runs have one timeline and, bit for bit, one model; or one row of
-    it each.
+    """Raise `Broken` unless the timelines and the models of two runs are equal, bit for bit.
+
+    With `row`, that row of the one model is compared with `other_row` of the other.
     """
     for name, values in one.updates.items():
         others = other.updates[name]
-        if not np.array_equal(values, others, equal_nan=values.dtype.kind == "f"):
-            common = min(len(values), len(others))
-            at = next(
-                (i for i in range(common) if values[i] != others[i] and values[i] == values[i]),
-                common,
-            )
-            raise Broken(f"{who} differ in the {name} of gradient {at}, in order of resolution")
-    if row is None:
-        weights = (one.weights, other.weights)
-    else:
-        weights = (one.weights[row], other.weights[other_row])
-    if weights[0].shape != weights[1].shape:
+        if np.array_equal(values, others, equal_nan=values.dtype.kind == "f"):
+            continue
+        place = common = min(len(values), len(others))
+        for index in range(common):
+            is_nan = values[index] != values[index]
+            if values[index] != others[index] and not is_nan:
+                place = index
+                break
+        raise Broken(f"{who} differ in the {name} of gradient {place}, in order of resolution")
+    weights, other_weights = one.weights, other.weights
+    if row is not None:
+        weights, other_weights = weights[row], other_weights[other_row]
+    if weights.shape != other_weights.shape:
         raise Broken(f"{who} differ: their final weights have different shapes")
-    if not torch.allclose(*weights, rtol=0, atol=0, equal_nan=True):
-        apart = (weights[0] - weights[1]).abs().max()
-        raise Broken(f"{who} differ: their final weights by {apart:g}")
+    if not torch.allclose(weights, other_weights, rtol=0, atol=0, equal_nan=True):
+        difference = (weights - other_weights).abs().max()
+        raise Broken(f"{who} differ: their final weights by {difference:g}")

@@ -1,6 +1,4 @@
-"""An algorithm, what it is tested on, a small task to learn, and nodes that record the tensors that
-they pass on.
-"""
+"""Trials of an algorithm: cluster, task, and nodes that record the tensors that they pass on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -33,11 +31,11 @@ class Handed(NamedTuple):
     what: str
     tensor: Tensor
     changes: int
-    was: Tensor
+    copy: Tensor
 
     def unchanged(self) -> bool:
         """Whether neither the values nor torch's count of changes differ."""
-        same = torch.allclose(self.tensor, self.was, rtol=0, atol=0, equal_nan=True)
+        same = torch.allclose(self.tensor, self.copy, rtol=0, atol=0, equal_nan=True)
         return same and self.tensor._version == self.changes
 
 
@@ -61,13 +59,12 @@ def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient
         @weights.setter
         def weights(self, weights: Tensor) -> None:
             Machine._set_weights(self, weights)
-            self.hand(
-                f"the model of node {self.rank} after {self.version} updates", super().weights
-            )
+            what = f"the model of node {self.rank} after {self.version} updates"
+            self.hand(what, super().weights)
 
-        def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
+        def compute(self, weights: Tensor, *args: Any, **options: Any) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
-            work: Work = super().compute(weights, *args, **given)
+            work: Work = super().compute(weights, *args, **options)
             gradients.append(work.value)
             return work
 
@@ -76,9 +73,9 @@ def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient
             gradients.append(super().promise(weights, batch, started))
             return gradients[-1]
 
-        def send(self, receiver: int, content: Any, *args: Any, **given: Any) -> Message:
+        def send(self, receiver: int, content: Any, *args: Any, **options: Any) -> Message:
             self.hand(f"what node {self.rank} sent to node {receiver}", content)
-            return cast(Message, super().send(receiver, content, *args, **given))
+            return cast(Message, super().send(receiver, content, *args, **options))
 
         def hand(self, what: str, content: Any) -> None:
             for tensor in _tensors(content):
@@ -99,7 +96,7 @@ def _tensors(content: Any) -> Iterator[Tensor]:
 
 @dataclass
 class Bowl:
-    """A noisy quadratic in double precision, of which every operation is element by element.
+    """A noisy quadratic in double precision, with elementwise operations only.
 
     f(w) = 1/2 sum_i h_i w_i^2, gradient h w + noise xi; a mini-batch is its xi `(params,)`, or
     `(ensemble, params)`.
@@ -121,17 +118,15 @@ class Bowl:
         return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        return torch.stack(
-            [
-                torch.from_numpy(np.random.default_rng(seed).standard_normal(self.dim))
-                for seed in seeds
-            ]
-        )
+        rows = [np.random.default_rng(seed).standard_normal(self.dim) for seed in seeds]
+        return torch.from_numpy(np.stack(rows))
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         while True:
-            draws = [torch.from_numpy(rng.standard_normal(self.dim)) for rng in rngs]
-            yield draws[0] if len(draws) == 1 else torch.stack(draws)
+            draws = torch.from_numpy(np.stack([rng.standard_normal(self.dim) for rng in rngs]))
+            if len(draws) == 1:
+                draws = draws[0]
+            yield draws
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
@@ -151,12 +146,12 @@ PATIENCE = 100
 
 @dataclass(frozen=True)
 class Trial:
-    """An algorithm, and what it is tested on.
+    """An algorithm, with the cluster, the task and the rule of its test.
 
     Attributes:
-        make: the algorithm that learns by a given rule.
-        rule: by which it learns, unless a check gives another.
-        updates: after which a run ends.
+        make: makes the algorithm from a rule.
+        rule: the rule, unless a check uses another.
+        updates: the number of updates of a run.
     """
 
     make: Callable[[Rule], Algorithm]
@@ -166,33 +161,30 @@ class Trial:
     updates: int
     seed: int
 
-    def run(self, rule: Rule | None = None, **given: Any) -> Outcome:
+    def run(self, rule: Rule | None = None, **options: Any) -> Outcome:
         """One run, with further arguments of `simulate`."""
         algorithm = self.make(self.rule if rule is None else rule)
-        stop = Stop(updates=self.updates, gradients=PATIENCE * self.cluster.workers * self.updates)
-        return simulate(
-            self.cluster, algorithm, self.task, stop=stop, **{"seed": self.seed, **given}
-        )
+        # A method that drops every gradient would run for ever by its updates alone.
+        limit = PATIENCE * self.cluster.workers * self.updates
+        stop = Stop(updates=self.updates, gradients=limit)
+        options = {"seed": self.seed, **options}
+        return simulate(self.cluster, algorithm, self.task, stop=stop, **options)
 
     @property
     def slices(self) -> int:
-        """Into how many slices the algorithm cuts the model, on a node each: a gradient may have a
-        row each.
-        """
+        """The number of slices of the model, on a node each; a gradient may have a row for each."""
         params = self.task.start([self.seed]).shape[1]
-        return max(
-            1, len(self.make(self.rule).slices(self.cluster.workers, params, layers_of(self.task)))
-        )
+        algorithm = self.make(self.rule)
+        slices = algorithm.slices(self.cluster.workers, params, layers_of(self.task))
+        return max(1, len(slices))
 
     def with_rates(self, *rates: float) -> Rule:
         """The rule with its learning rate times each of `rates`, a member each."""
-        if isinstance(self.rule.lr, float):
-            lr = self.rule.lr
-        else:
+        lr = self.rule.lr
+        if not isinstance(lr, float):
             lr = cast(float, RULE.lr)
-        return replace(
-            self.rule, lr=torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
-        )
+        members = torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
+        return replace(self.rule, lr=members)
 
 
 def trial_of(
@@ -203,7 +195,7 @@ def trial_of(
     updates: int = 60,
     seed: int = 0,
 ) -> Trial:
-    """What `check_algorithm` checks, for single identities; its arguments are the same."""
+    """The trial of `check_algorithm`, with the same arguments, for single identities."""
     rule = RULE
     if not isinstance(algorithm, Algorithm):
         factory = algorithm
@@ -224,7 +216,7 @@ def _without_rule(algorithm: Algorithm, rule: Rule) -> Algorithm:
 
 
 def _cluster(algorithm: Algorithm) -> Cluster:
-    """Uneven workers on a slow network: as many as the algorithm accepts."""
+    """Uneven workers on a slow network: four, or another number that the algorithm accepts."""
     refusals = []
     for workers in (4, 1, 2, 3, 6, 8):
         network = Network(bandwidth=50.0, latency=0.01, message_bytes=2.0)
