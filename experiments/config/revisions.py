@@ -34,4 +34,4 @@ def _has_decimal_moments(config: "Config") -> bool:
 REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "decimal moments": (1, _has_decimal_moments),
 }
-"""1: limits, periods and crashes count what falls on them (`simulator.timing.clock`)."""
+"""1: limits, periods and crashes count what falls on them (`laggard.simulator.timing.clock`)."""

@@ -20,7 +20,7 @@ from laggard.simulator.timing.events import Event
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_CUTS = 2_000_000
+MAX_DIVISIONS = 2_000_000
 FORWARD, BACKWARD = "forward", "backward"
 
 
@@ -82,7 +82,7 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
     """
     learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
     ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
-    if stages * len(ends) ** 2 > MAX_CUTS:
+    if stages * len(ends) ** 2 > MAX_DIVISIONS:
         problem = f"{len(ends)} are too many to divide evenly among {stages} stages"
         raise InvalidSettingError("Pipeline", "cut", f"the layers to cut at: {problem}", [])
     if len(ends) < stages:

@@ -13,8 +13,7 @@ EPS = 1e-6  # as torch has it
 
 
 class Clip(Protocol):
-    """A bound on the gradient of an update: the mean of its gradients after compensation, before
-    weight decay.
+    """A bound on an update's mean gradient, after compensation and before weight decay.
 
     Attributes:
         whole: whether it needs the whole gradient, which a server that updates a model in parts
@@ -30,7 +29,7 @@ class Clip(Protocol):
 
 @dataclass(frozen=True)
 class Unclipped:
-    """Gradients are what they are."""
+    """No clipping."""
 
     whole: ClassVar[bool] = False
 
@@ -57,9 +56,10 @@ class ClipNorm(Settings):
 
     def __call__(self, gradient: "Tensor") -> "Tensor":
         length: Tensor = gradient.norm(dim=1, keepdim=True)
-        # a float over a tensor is that product too, and has to be: division by a tensor rounds
-        # otherwise
-        return gradient * ((length + EPS).reciprocal() * cast(self.norm, gradient)).clamp(max=1.0)
+        # A product, since torch computes a float over a tensor so: a division of tensors rounds
+        # otherwise, and a member would differ from a run of its own.
+        factor = (length + EPS).reciprocal() * cast(self.norm, gradient)
+        return gradient * factor.clamp(max=1.0)
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class ClipValue(Settings):
     value: PositiveScalar
 
     def __call__(self, gradient: "Tensor") -> "Tensor":
-        most = cast(self.value, gradient)
-        return gradient.clamp(-most, most)  # type: ignore[arg-type]  # both are numbers, or both tensors
+        limit = cast(self.value, gradient)
+        return gradient.clamp(-limit, limit)  # type: ignore[arg-type]  # both are numbers, or both tensors
 
 
 CLIPS: dict[str, type] = {"none": Unclipped, "norm": ClipNorm, "value": ClipValue}

@@ -1,4 +1,4 @@
-"""Compensations that correct a late gradient coordinate by coordinate, and the table of all."""
+"""Compensations that correct a late gradient by coordinate, and the table of all."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DCASGDc(Uncompensated):
-    """DC-ASGD with a constant strength: corrects the gradient to the current weights by the
-    diagonal of g g^T.
+    """DC-ASGD with a constant strength: a Taylor correction by the diagonal of g g^T.
 
     g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (that
     worker's backup). With strength 0 it is plain ASGD.
@@ -36,15 +35,13 @@ class DCASGDc(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        return value + cast(self.strength, value) * value * value * (
-            weights - gradient.weights
-        ), state
+        correction = cast(self.strength, value) * value * value * (weights - gradient.weights)
+        return value + correction, state
 
 
 @dataclass(frozen=True)
 class DCASGDa(Uncompensated):
-    """DC-ASGD with a strength that adapts: divided by the root of the worker's mean squared
-    gradient.
+    """DC-ASGD with an adaptive strength, over the root of the worker's mean squared gradient.
 
     s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per
     worker. With strength 0 it is plain ASGD.
@@ -72,12 +69,11 @@ class DCASGDa(Uncompensated):
 
 
 class Steps(NamedTuple):
-    """The steps that a model has made: its weights at the last update, and a running mean of its
-    squared steps.
+    """The state of `GapAware`: the weights at the last update, and the mean of squared steps.
 
     Attributes:
-        missing: decay to the power of the steps seen, the weight that the start at zero still has
-            in the mean.
+        missing: decay to the power of the number of steps: the weight of the start at zero in the
+            mean.
     """
 
     weights: "Tensor"
@@ -87,8 +83,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class GapAware(Uncompensated):
-    """A gradient is divided by 1 + the typical steps its model has moved since the read, each
-    coordinate on its own.
+    """A gradient is divided, by coordinate, by 1 + the gap of its model in typical steps.
 
     g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t -
     w_{t-1})^2.
@@ -114,7 +109,8 @@ class GapAware(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        # the first gradient of an update: the last one has made a step
+        # Other weights than at the last call: the model has made a step since. The identity is safe
+        # since weights are values, and an update corrects all its gradients at one object.
         if weights is not state.weights:
             squares = running(self.decay, state.squares, (weights - state.weights).square())
             state = Steps(weights, squares, state.missing * self.decay)

@@ -1,6 +1,4 @@
-"""The protocol of a compensation, the one that does nothing, and those that scale a late gradient
-down.
-"""
+"""The protocol of a compensation, and compensations that scale a late gradient down."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -81,9 +79,9 @@ class Damped(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        return (
-            value * cast(self.weight(gradient, lr), value) if self.on == "gradient" else value
-        ), state
+        if self.on == "gradient":
+            value = value * cast(self.weight(gradient, lr), value)
+        return value, state
 
     def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         if self.on == "step":
@@ -93,8 +91,7 @@ class Damped(Uncompensated):
 
 @dataclass(frozen=True)
 class Staleness(Damped):
-    """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale gradients count in
-    full.
+    """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale ones in full.
 
     w <- w - lr / max(1, tau) g(w_read) under plain SGD.
 

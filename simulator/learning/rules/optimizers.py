@@ -1,6 +1,4 @@
-"""Optimisers: from the mean gradient of an update to the change of the weights; hyper-parameters
-may vary by member.
-"""
+"""Optimisers: from the mean gradient of an update to the change of the weights."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -31,9 +29,7 @@ class Optimizer(Protocol):
     def step(
         self, gradient: "Tensor", state: Any, weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        """The change of the weights `(ensemble, params)` for one gradient, and the state after
-        it.
-        """
+        """The change of the weights `(ensemble, params)` for one gradient, and the next state."""
         ...
 
 
@@ -108,7 +104,8 @@ class Adagrad(Settings, Optimizer):
         self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Tensor]":
         squares = state + gradient * gradient
-        return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+        divisor = squares.sqrt() + cast(self.eps, weights)
+        return gradient * -cast(lr, weights) / divisor, squares
 
 
 @dataclass(frozen=True)
@@ -131,13 +128,12 @@ class RMSProp(Settings, Optimizer):
         self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Tensor]":
         squares = running(self.decay, state, gradient * gradient)
-        return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+        divisor = squares.sqrt() + cast(self.eps, weights)
+        return gradient * -cast(lr, weights) / divisor, squares
 
 
 class Moments(NamedTuple):
-    """Adam's state: running means of g and g^2, and beta1^t and beta2^t, which correct their
-    bias.
-    """
+    """Adam's state: running means of g and g^2, and beta1^t and beta2^t for their bias."""
 
     first: "Tensor"
     second: "Tensor"
@@ -176,15 +172,13 @@ class Adam(Settings):
         # powers as products: the same for floats and tensors
         state = Moments(m, v, state.power1 * self.beta1, state.power2 * self.beta2)
         size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
-        return cast(size, weights) * m / (
-            v.sqrt() / cast(root, weights) + cast(self.eps, weights)
-        ), state
+        divisor = v.sqrt() / cast(root, weights) + cast(self.eps, weights)
+        return cast(size, weights) * m / divisor, state
 
 
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay: w also shrinks by lr weight_decay w. With weight_decay 0 it
-    is Adam.
+    """Adam with decoupled weight decay: w also shrinks by lr weight_decay w.
 
     Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
 

@@ -1,6 +1,4 @@
-"""A rule: compensation per gradient, mean, clip, weight decay, optimiser, schedule; pure functions
-of tensors.
-"""
+"""Rules as pure functions: compensation, mean, clip, weight decay, optimiser, schedule."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +33,7 @@ class RuleState(NamedTuple):
 
     Attributes:
         workers: the compensation's state by the worker's rank, or of `ALL_WORKERS`.
-        replicas: how many nodes have such a state of their own.
+        replicas: the number of nodes with such a state each.
     """
 
     optimizer: Any
@@ -55,7 +53,7 @@ class Rule(Settings):
         optimizer: makes a step of the mean gradient.
         lr: the learning rate, a float or `(ensemble, 1)`.
         schedule: the factor on the learning rate as training goes on.
-        compensation: what is done about a late gradient.
+        compensation: the correction of a late gradient.
         clip: a bound on the gradient of an update, before weight decay.
         weight_decay: coupled with the gradient, as in `torch.optim`; of the weights that the update
             changes, however stale its gradients are.
@@ -71,26 +69,24 @@ class Rule(Settings):
     def init(self, weights: "Tensor", replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.
 
-        Where `replicas` nodes have a state of their own, each sees a fraction 1 / replicas of an
-        epoch's gradients: its epochs count `replicas` times, so that a schedule in epochs follows
-        the cluster's.
+        Where `replicas` nodes have a state each, each sees a fraction 1 / replicas of an epoch's
+        gradients: its epochs count `replicas` times, so that a schedule in epochs follows the
+        cluster's.
 
         Raises:
             InvalidSettingError: a hyper-parameter is a tensor without one number per member.
         """
         from torch import Tensor
 
+        schedules: Sequence[Schedule] = [self.schedule]
         if isinstance(self.schedule, Chained):
             schedules = self.schedule.schedules
-        else:
-            schedules = [self.schedule]
         for part in (self, self.optimizer, *schedules, self.compensation, self.clip):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
                     expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
-                    raise InvalidSettingError(
-                        type(part).__name__, name, expected, tuple(value.shape)
-                    )
+                    owner, got = type(part).__name__, tuple(value.shape)
+                    raise InvalidSettingError(owner, name, expected, got)
         return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
 
     def update(
@@ -108,22 +104,17 @@ class Rule(Settings):
         if weights.shape[1] == 0:  # timing only
             return weights, state
         lr = self._rate(state.progress)
-        workers = dict(state.workers)
+        compensation = self.compensation
+        workers = dict(state.workers)  # a copy: states are values, as weights are
         corrected = []
         for gradient, value in zip(gradients, evaluate(gradients), strict=True):
-            if self.compensation.shared:
-                whose = ALL_WORKERS
-            else:
-                whose = gradient.worker
-            if whose in workers:
-                before = workers[whose]
-            else:
-                before = self.compensation.init(weights)
-            value, workers[whose] = self.compensation.correct(value, gradient, weights, before, lr)
+            key = ALL_WORKERS if compensation.shared else gradient.worker
+            if key not in workers:
+                workers[key] = compensation.init(weights)
+            value, workers[key] = compensation.correct(value, gradient, weights, workers[key], lr)
             corrected.append(value)
-        scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(
-            gradients
-        )
+        scales = [compensation.scale(gradient, lr) for gradient in gradients]
+        scale = sum(scales) / len(scales)
         epochs = sum(gradient.share for gradient in gradients)
         combined = (combine or mean)(corrected)
         return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
@@ -136,11 +127,10 @@ class Rule(Settings):
         epochs: float,
         scale: Scalar = 1.0,
     ) -> "tuple[Tensor, RuleState]":
-        """An update by one gradient `(ensemble, params)` of many mini-batches, which is clipped but
-        not compensated.
+        """An update by one gradient `(ensemble, params)`, which is clipped but not compensated.
 
         Args:
-            epochs: those mini-batches as a fraction of an epoch.
+            epochs: its mini-batches as a fraction of an epoch.
             scale: a factor on the step.
         """
         if weights.numel() == 0:
@@ -151,19 +141,16 @@ class Rule(Settings):
             if not is_zero(self.weight_decay):
                 gradient = gradient + cast(self.weight_decay, weights) * weights
             change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
-        progress = Progress(
-            state.progress.updates + 1, state.progress.epochs + state.replicas * epochs
-        )
-        weights = weights + (
-            change if isinstance(scale, NUMBER) and scale == 1 else change * cast(scale, change)
-        )
-        return weights, state._replace(optimizer=optimizer, progress=progress)
+        updates = state.progress.updates + 1
+        progress = Progress(updates, state.progress.epochs + state.replicas * epochs)
+        if not isinstance(scale, NUMBER) or scale != 1:
+            change = change * cast(scale, change)
+        return weights + change, state._replace(optimizer=optimizer, progress=progress)
 
     def _rate(self, progress: Progress) -> Scalar:
-        """The learning rate times its schedule; one that is constant stays the same tensor, and is
-        copied once.
-        """
+        """The learning rate times its schedule."""
         factor = self.schedule(progress)
+        # A constant rate stays the same tensor, which `cast` copies to a device only once.
         if isinstance(factor, NUMBER) and factor == 1:
             return self.lr
         return self.lr * factor
@@ -174,16 +161,15 @@ SMALLEST = 5e-324
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Within it this thread takes numbers below 1e-38 (1e-308 in double precision) for 0, where its
-    CPU can.
+    """Round numbers below 1e-38 (1e-308 in double precision) to 0 in this thread, if the CPU can.
 
     The momentum of a member whose gradient is 0 shrinks to such numbers and stays there, and a CPU
-    takes many times as long for them: a run of LeNet-5 under Adam took 1.5 times as long with all
-    units dead. Only for the optimiser: the clock's sums need such numbers.
+    needs many times as long for them: a run of LeNet-5 under Adam took 1.5 times as long with all
+    units dead. Only for the optimiser: the sums of the clock need such numbers.
     """
     from torch import set_flush_denormal
 
-    before = SMALLEST * 1.0 == 0.0  # torch can be told, but not asked
+    before = SMALLEST * 1.0 == 0.0  # torch has no function that reads the setting
     set_flush_denormal(True)
     try:
         yield

@@ -28,8 +28,8 @@ NUMBER = (float, int)
 def cast(scalar: Scalar, like: "Tensor") -> Scalar:
     """The scalar in the precision and on the device of `like`; a float is rounded by torch itself.
 
-    Scalars stay in the host's memory. A tensor keeps its copies, as long as it lives: what does not
-    change is copied once, and not at every use.
+    Scalars stay in the host's memory. A tensor stores its copies in its dictionary: a scalar that
+    does not change is copied once, and not at every use.
     """
     if isinstance(scalar, NUMBER):
         return scalar
@@ -43,16 +43,15 @@ def cast(scalar: Scalar, like: "Tensor") -> Scalar:
 
 
 def copy_like(scalar: "Tensor", like: "Tensor") -> "Tensor":
-    """A copy of `scalar` in the precision and on the device of `like`; to a GPU from pinned memory,
-    without waiting.
-    """
+    """A copy of `scalar` in the precision and on the device of `like`."""
+    # from pinned memory a copy to a GPU does not wait
     if like.is_cuda and not scalar.is_cuda:
         scalar = scalar.to(like.dtype).pin_memory()
     return scalar.to(like, non_blocking=True)
 
 
 def complement(scalar: Scalar) -> Scalar:
-    """1 - scalar; of a tensor the same one each time, so that it is copied once."""
+    """1 - scalar; for a tensor always the same object, so that `cast` copies it once."""
     if isinstance(scalar, NUMBER):
         return 1 - scalar
     if "complement" not in scalar.__dict__:

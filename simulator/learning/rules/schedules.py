@@ -24,9 +24,7 @@ TOLERANCE = 1e-9  # of an epoch's end: epochs are sums of many shares
 
 
 class Progress(NamedTuple):
-    """An optimiser's progress: updates made, and epochs of mini-batches applied, before this
-    one.
-    """
+    """An optimiser's progress before an update: updates, and epochs of applied mini-batches."""
 
     updates: int = 0
     epochs: float = 0.0
@@ -48,8 +46,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step(Settings):
-    """`factor` times the learning rate after every `every` updates or epochs, or after each number
-    of them in `at`.
+    """`factor` times the learning rate after every `every` updates or epochs, or after each in `at`.
 
     factor^floor(progress / every), or factor^n where n numbers in `at` are at most the progress.
 
@@ -70,12 +67,11 @@ class Step(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.every is None) == (not self.at):
+            expected = "a number, or instead of it a list `at`"
             if self.at:
                 expected = "null beside a list `at`"
-            else:
-                expected = "a number, or instead of it a list `at`"
             raise InvalidSettingError("Step", "every", expected, self.every)
-        if not all(one < other for one, other in pairwise([0, *self.at, HUGE])):
+        if not all(number < following for number, following in pairwise([0, *self.at, HUGE])):
             raise InvalidSettingError("Step", "at", "increasing numbers > 0", list(self.at))
 
     def __call__(self, progress: Progress) -> Scalar:
@@ -91,7 +87,7 @@ class Step(Settings):
 
 @dataclass(frozen=True)
 class WarmUp(Settings):
-    """From `start` times the learning rate linearly to all of it, over `length` updates or epochs.
+    """From `start` times the learning rate linearly to all of it, over `length`.
 
     factor = start + (1 - start) min(1, progress / length).
 
@@ -114,8 +110,7 @@ class WarmUp(Settings):
 
 @dataclass(frozen=True)
 class Cosine(Settings):
-    """Half a cosine from the learning rate down to `floor` times it, over `length` updates or
-    epochs.
+    """Half a cosine from the learning rate down to `floor` times it, over `length`.
 
     factor = floor + (1 - floor) (1 + cos(pi x)) / 2 with x = (progress - after) / length, from 0 to
     1.

@@ -11,20 +11,17 @@ from laggard.simulator.network.topology.topology import Ranks
 
 
 class Peers(Settings):
-    """A graph of workers without a server. A subclass defines `ranks`, or `hops` if all ranks have
-    the same.
+    """A graph of workers without a server.
+
+    A subclass defines `ranks`, or `hops` if these are the same for all ranks.
     """
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
-        """The distances in rank to the peers to which every rank sends at `step`, `0 <= step <
-        period`.
-        """
+        """The distances in rank to the peers of every rank at `step`, `0 <= step < period`."""
         raise NotImplementedError
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
-        """The workers to which `rank` sends at `step`, in any order, perhaps itself or one of them
-        twice.
-        """
+        """The workers to which `rank` sends at `step`, in any order; itself and repeats drop out."""
         return [rank + hop for hop in self.hops(step, workers)]
 
     def joins(self, sender: int, receiver: int, workers: int) -> bool:

@@ -1,4 +1,4 @@
-"""The protocol of a topology, the star, the choice left to the method, and the graphs of gossip."""
+"""The protocol of a topology, the star, the method's own topology, and the graphs of gossip."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,12 @@ from typing import Protocol
 from laggard.simulator.errors import InvalidSettingError
 
 SERVER = -1
-"""The rank of the parameter server; it has a node and a network card of its own. Further shards are
--2, -3, ...
-"""
+"""The rank of the parameter server, a node with a network card; further shards are -2, -3, ..."""
 
 Ranks = tuple[int, ...]
 
 MOST_LINKS = 2**22
-"""The pairs of nodes that may send to each other in one period of a method: more messages would
-take minutes.
-"""
+"""The limit on pairs that send to each other in one period: more messages would take minutes."""
 
 
 class Topology(Protocol):
@@ -28,9 +24,7 @@ class Topology(Protocol):
         ...
 
     def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
-        """The workers to which `rank` sends at `step`, in rotating order: the next rank after its
-        own first.
-        """
+        """The workers to which `rank` sends at `step`, in rotating order from `rank` + 1 on."""
         ...
 
     def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
@@ -42,11 +36,11 @@ class Topology(Protocol):
         ...
 
     def share(self, sender: int, receiver: int, workers: int) -> float:
-        """The weight that the graph itself gives to an edge."""
+        """The weight of an edge in the graph."""
         ...
 
     def check(self, workers: int) -> None:
-        """Raise `InvalidSettingError` where the graph does not fit so many workers."""
+        """Raise `InvalidSettingError` where the graph does not fit this number of workers."""
         ...
 
     def __hash__(self) -> int:
@@ -56,9 +50,7 @@ class Topology(Protocol):
 
 @dataclass(frozen=True)
 class Auto:
-    """The method's own topology: a star where it has a server, the graph of its paper for
-    gossip.
-    """
+    """The method's own topology: a star with a server, the graph of its paper for gossip."""
 
 
 def resolve_topology(topology: Topology | Auto, asked: Topology) -> Topology:
@@ -88,9 +80,8 @@ class Star:
         return 1
 
     def share(self, sender: int, receiver: int, workers: int) -> float:
-        raise InvalidSettingError(
-            "Star", "mixing", "a graph of workers: a star has no mixing", (sender, receiver)
-        )
+        expected = "a graph of workers: a star has no mixing"
+        raise InvalidSettingError("Star", "mixing", expected, (sender, receiver))
 
     def check(self, workers: int) -> None:
         """Accept any number of workers."""
@@ -100,8 +91,8 @@ def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -
     """`topology`, or the method's own for `Auto`.
 
     Raises:
-        InvalidSettingError: it does not fit so many workers, has too many edges, or joins them to a
-            server only.
+        InvalidSettingError: it does not fit the number of workers, has too many edges, or joins
+            workers only to a server.
     """
     graph = resolve_topology(topology, asked)
     graph.check(workers)
@@ -116,8 +107,7 @@ def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -
 
 @lru_cache(maxsize=64)
 def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
-    """The ranks that each rank may ask: its neighbours in the active half; none in the passive
-    half.
+    """The ranks that each rank may ask: the neighbours of the active half; none for the passive.
 
     The halves are the two colours of a bipartite graph, rank 0 active. On any other, such as an odd
     ring or the complete graph, even ranks are active and ask odd ones, and the edges within a half
@@ -127,26 +117,24 @@ def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
         InvalidSettingError: the remaining graph is disconnected, or answers cannot go back along
             directed edges.
     """
-    steps = range(graph.period(workers))
-    out = [
-        {peer for step in steps for peer in graph.out_peers(rank, step, workers)}
-        for rank in range(workers)
-    ]
-    both_ways = [
-        sorted(peer for peer in peers if rank in out[peer]) for rank, peers in enumerate(out)
-    ]
+    out: list[set[int]] = [set() for _ in range(workers)]
+    for step in range(graph.period(workers)):
+        for rank in range(workers):
+            out[rank].update(graph.out_peers(rank, step, workers))
+    both_ways = []
+    for rank, peers in enumerate(out):
+        both_ways.append(sorted(peer for peer in peers if rank in out[peer]))
     active = _colours(both_ways) or {rank: rank % 2 == 0 for rank in range(workers)}
-    across = [
-        [peer for peer in peers if active.get(peer) != active.get(rank)]
-        for rank, peers in enumerate(both_ways)
-    ]
+    across = []
+    for rank, neighbours in enumerate(both_ways):
+        across.append([peer for peer in neighbours if active.get(peer) != active.get(rank)])
     if len(_ranks_reached(across)) < workers:
-        expected = (
-            "an undirected graph that is bipartite, or stays connected where even ranks ask "
-            "odd ones alone"
-        )
+        bipartite = "an undirected graph that is bipartite"
+        expected = f"{bipartite}, or stays connected where even ranks ask odd ones alone"
         raise InvalidSettingError("Network", "topology", expected, graph)
-    return tuple(tuple(peers) if active[rank] else () for rank, peers in enumerate(across))
+    return tuple(
+        tuple(neighbours) if active[rank] else () for rank, neighbours in enumerate(across)
+    )
 
 
 def _ranks_reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
@@ -161,7 +149,7 @@ def _ranks_reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
 
 
 def _colours(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool] | None:
-    """Which of two colours each rank has, if no two neighbours need the same."""
+    """One of two colours for each rank, different for neighbours; None where that is impossible."""
     colour = _ranks_reached(neighbours)
     clash = any(colour[rank] == colour[peer] for rank in colour for peer in neighbours[rank])
     if clash:
