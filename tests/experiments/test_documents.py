@@ -14,7 +14,7 @@ from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config import document
 from laggard.experiments.config.config import digest_of
-from laggard.experiments.config.document import examples, find_config, read, text_of
+from laggard.experiments.config.document import examples, find_config, read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.listing import config_schema
@@ -249,15 +249,6 @@ def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert set(examples()) <= names
     assert main(["validate", "example:quickstart"]) == 0
-    assert capsys.readouterr().out == "example:quickstart: fine: 3 runs, 3 members\n"
-    assert main(["run", "example:quikstart"]) == 2
-    said = "example:quikstart: expected the name of an example; did you mean quickstart?\n"
-    assert capsys.readouterr().err == said
-
-
-def test_the_stored_config_needs_no_base(write: Callable[..., Path]) -> None:
-    (first, *_) = runs(load(write("base: base.yaml\n")))
-    assert "base" not in text_of(first.config.as_dict())
 
 
 @pytest.fixture(scope="module")
@@ -322,19 +313,15 @@ def test_a_fresh_process_prints_the_same_schema(schema: Draft202012Validator) ->
 def test_every_key_has_a_description_and_a_type(schema: Draft202012Validator) -> None:
     """A new key gets its description from the docstring of what it fills."""
     parts = {"Config": schema.schema, **schema.schema["$defs"]}
-    keys = {
-        (part, key): of
-        for part, said in parts.items()
-        for key, of in said.get("properties", {}).items()
-    }
-    assert len(keys) > 400
     typed = {"type", "enum", "anyOf", "$ref"}
-    assert [
-        key for key, said in keys.items() if "const" not in said and not said.get("description")
-    ] == []
-    assert [
-        key for key, said in keys.items() if "const" not in said and not typed & set(said)
-    ] == []
+    incomplete = []
+    for name, part in parts.items():
+        for key, said in part.get("properties", {}).items():
+            complete = said.get("description") and typed & set(said)
+            if "const" not in said and not complete:
+                incomplete.append((name, key))
+    assert len(parts) > 50
+    assert incomplete == []
     assert schema.is_valid(
         {"cluster": {"preset": "10gbe", "apply_seconds": {"law": "constant", "mean": 1.0}}}
     )

@@ -239,21 +239,9 @@ def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path
 def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path: Path) -> None:
     """In worker processes."""
     out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
-    command = [
-        sys.executable,
-        "-m",
-        "experiments",
-        "sweep",
-        str(toy()),
-        *words,
-        "--out",
-        str(out),
-        "--jobs",
-        "2",
-    ]
-    with subprocess.Popen(
-        [*command, "--snapshots", "0"], env=ENVIRONMENT, start_new_session=True
-    ) as process:
+    options = f"--out {out} --jobs 2 --snapshots 0"
+    command = [sys.executable, *f"-m experiments sweep {toy()}".split(), *words, *options.split()]
+    with subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True) as process:
         while len(list(out.glob(f"toy/.*/{SNAPSHOT}"))) < 2:
             assert process.poll() is None
             sleep(0.01)

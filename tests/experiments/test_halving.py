@@ -12,7 +12,6 @@ import torch
 from laggard import ConfigError, Results, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.document import examples
-from laggard.experiments.config.grid import runs
 from laggard.experiments.config.rungs import halving_of
 from laggard.experiments.config.search import numbered_draws
 from laggard.experiments.running.halving import Rung, expected_gradients, halve
@@ -96,16 +95,6 @@ def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
     again = halved(path, tmp_path)
     assert [rung.best for rung in again] == [rung.best for rung in rungs]
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")} == stamps
-
-
-def test_the_first_rung_is_the_search_at_its_budget(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = toy(f"sweep: {{search: {SEARCH}}}")
-    first = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[0].results
-    assert [result.manifest["run"] for result in first] == [
-        each.id for each in runs(load(path, "stop.updates=4"))
-    ]
 
 
 def test_rungs_cost_what_their_settings_and_budgets_say(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from laggard import ConfigError, load, sweep
+from laggard import load, sweep
 from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.search import draw_settings
@@ -27,13 +27,6 @@ def settings(**search: Any) -> list[dict[str, Any]]:
 
 def ids(path: Path, *overrides: str) -> set[str]:
     return {run.id for run in runs(load(path, *overrides))}
-
-
-def every_member(path: Path, *overrides: str) -> set[Any]:
-    each = [
-        {**run.labels, **member} for run in runs(load(path, *overrides)) for member in run.members
-    ]
-    return {tuple(sorted(member.items())) for member in each}
 
 
 @pytest.mark.parametrize(
@@ -54,19 +47,6 @@ def test_a_search_of_all_that_there_is_has_the_runs_of_the_grid(
 ) -> None:
     found = ids(toy(), f"sweep={{search: {search}}}", f"sweep.search.seed={seed}")
     assert found == ids(toy(), f"sweep={grid}")
-
-
-def test_a_search_over_all_pairs_of_numbers_has_the_members_of_the_grid(
-    toy: Callable[..., Path],
-) -> None:
-    search = (
-        "{learning.lr: {choice: [0.3, 0.1]}, learning.momentum: {choice: [0.0, 0.5, 0.9]}, runs: 6}"
-    )
-    found = every_member(toy(), f"sweep={{search: {search}}}")
-    assert found == every_member(
-        toy(), "sweep={learning.lr: [0.3, 0.1], learning.momentum: [0.0, 0.5, 0.9]}"
-    )
-    assert len(runs(load(toy(), f"sweep={{search: {search}}}"))) == 1
 
 
 def test_a_larger_budget_keeps_what_was_drawn_and_another_key_leaves_the_others() -> None:
@@ -158,12 +138,6 @@ def test_an_override_fixes_a_key_that_is_drawn_and_changes_the_budget(
     fixed = runs(load(path, "cluster.workers=3", "sweep.search.runs=4"))
     assert [(run.config.cluster.workers, len(run.members)) for run in fixed] == [(3, 4)]
     assert len(runs(load(path, "cluster.workers=3", "learning.lr=0.5"))) == 1
-
-
-def test_a_search_refuses_a_key_that_is_swept_too(toy: Callable[..., Path]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(toy(), f"sweep={{search: {{{LR}, runs: 3}}, learning.lr: [1]}}")
-    assert caught.value.key == "sweep.learning.lr"
 
 
 def test_the_example_trains_every_draw_and_a_run_for_each_of_its_names(tmp_path: Path) -> None:

@@ -173,33 +173,6 @@ def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
     assert planned[3][1] == list(seeds)
 
 
-def test_a_key_that_a_variants_grid_or_a_zip_sets_cannot_be_overridden_past_it(
-    toy: Callable[..., Path],
-) -> None:
-    path = toy(
-        "sweep: {m: {a: {sweep: {learning.lr: [1, 2]}}}, zip: {seed: [1, 2], task.noise: [1, 2]}}"
-    )
-    for key, place in (("learning.lr", "sweep.m.a.sweep.learning.lr"), ("task.noise", "sweep.zip")):
-        with pytest.raises(ConfigError, match=f"{key}: is set by {place}; override that"):
-            load(path, f"{key}=3")
-
-
-def test_every_member_is_checked_though_what_they_share_is_checked_once(
-    toy: Callable[..., Path],
-) -> None:
-    """The last member of the last run is the only one at fault, in each of the ways that a config
-    can be.
-    """
-    bad = {
-        "sweep={seed: [0, 1], learning.momentum: [0, 0.5, 1.5]}": "sweep.learning.momentum",
-        "sweep={cluster.workers: [4, 3, 1], algorithm.wait_for: [1, 2]}": "wait_for",
-        "sweep={seed: [0, 1], m: {a: {}, b: {task.dim: 0}}}": "sweep.m.b.task.dim",
-    }
-    for override, said in bad.items():
-        with pytest.raises(ConfigError, match=said):
-            load(toy(), "algorithm=sync_ps", override)
-
-
 def test_a_large_grid_costs_less_than_its_members_would_alone(toy: Callable[..., Path]) -> None:
     """A member that differs in one number of the rule costs a fraction of a config of its own."""
     numbers = [index / 1000 for index in range(1, 301)]
@@ -312,17 +285,6 @@ def assert_rows(together: Result, member: int, alone: Result) -> None:
     assert rows[columns].equals(alone.metrics[columns])
 
 
-def test_metrics_have_a_column_per_swept_key(toy: Callable[..., Path], tmp_path: Path) -> None:
-    more = "sweep: {learning.lr: [0.1, 0.2], task.noise: [0, 0.1], method: {sync: {algorithm.name: sync_ps}}}"
-    results = sweep(load(toy(more)), tmp_path)
-    for result, noise in zip(results, [0, 0.1], strict=True):
-        assert set(result.metrics["method"]) == {"sync"}
-        assert set(result.metrics["task.noise"]) == {noise}
-        assert list(result.members["learning.lr"]) == [0.1, 0.2]
-        last = result.metrics.groupby("learning.lr")["member"].last()
-        assert dict(last) == {0.1: 0, 0.2: 1}
-
-
 def test_a_run_that_fails_does_not_stop_the_others(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,14 +304,6 @@ def _unfit(*_: object) -> torch.nn.Module:
     if torch.empty(0).device.type != "meta":  # as the config is checked
         raise ValueError("hidden = 3: expected better")
     return torch.nn.Flatten()
-
-
-def test_a_combination_that_cannot_be_is_found_before_any_run_starts(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
-    task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
-    with pytest.raises(ConfigError, match=r"task: lenet5: expected inputs of shape \(1, 28, 28\)"):
-        load(toy(text=task), "sweep.task.model=[logistic, lenet5]")
 
 
 def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> (

@@ -80,18 +80,13 @@ def test_a_run_without_learning_has_a_row_too(toy: Callable[..., Path], tmp_path
     assert not {"loss", "accuracy"} & set(row)
 
 
-def test_a_member_that_diverged_says_when(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_table_is_aligned_and_names_divergence(toy: Callable[..., Path], tmp_path: Path) -> None:
     table = summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)])
     assert table["status"][0] == "finished"
     assert table["status"][1].startswith("diverged at update ")
-
-
-def test_the_text_is_aligned(toy: Callable[..., Path], tmp_path: Path) -> None:
-    text = format_table(summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)]))
-    header, *rows = text.splitlines()
-    assert all(
-        row[header.index("status") - 1] == " " != row[header.index("status")] for row in rows
-    )
+    header, *rows = format_table(table).splitlines()
+    column = header.index("status")
+    assert all(row[column - 1] == " " != row[column] for row in rows)
 
 
 def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> None:
