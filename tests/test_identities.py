@@ -2,8 +2,6 @@
 others.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -26,13 +24,11 @@ from laggard.simulator.learning.rules import (
     Adagrad,
     Adam,
     AdamW,
-    Cosine,
     DCASGDa,
     DelayAdaptive,
     GapAware,
     Nesterov,
     RMSProp,
-    Step,
     WarmUp,
 )
 from laggard.simulator.timing.distributions import Gamma
@@ -102,33 +98,6 @@ def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, bat
     slow = weights_of(cluster, algorithm(rule), perceptron, learning_seeds=seeds, defer=False)
     fast = weights_of(cluster, algorithm(rule), batched, learning_seeds=seeds)
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
-
-
-@every_optimiser
-def test_hyper_parameters_of_an_ensemble_are_those_of_its_members(name):
-    """In single precision too: scalars are double in both, and rounded once."""
-    task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
-    fields = {
-        "sgd": "momentum",
-        "momentum": "momentum",
-        "nesterov": "momentum",
-        "adagrad": "eps",
-        "rmsprop": "decay",
-    }
-    field, values = fields.get(name, "beta2"), [0.3, 0.7, 0.95]
-    cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
-    tensor = torch.tensor(values, dtype=torch.float64)[:, None]
-    schedules = [Step(every=0.5), Cosine(length=0.7)]
-    for schedule in schedules:
-        rules = [
-            Rule(replace(OPTIMISERS[name], **{field: value}), LR, schedule)
-            for value in [tensor, *values]
-        ]
-        together = weights_of(cluster, AsyncPS(rules[0]), task, ensemble=3)
-        for member, alone in enumerate(rules[1:]):
-            assert torch.equal(
-                together[member : member + 1], weights_of(cluster, AsyncPS(alone), task)
-            )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ruamel.yaml import YAML
 
 from laggard import load, run, simulate
 from laggard.experiments.cli import main
@@ -21,7 +22,6 @@ cluster:
 task: {model: timing}
 stop: {updates: 40}
 """
-COLUMNS = ["sender", "receiver", "from", "to", "bandwidth", "latency"]
 ROWS = [
     Change(0, -1, start=0.0, end=4.0, bandwidth=1.0, latency=0.5),
     Change(-1, start=1.0, bandwidth=4.0),
@@ -83,52 +83,44 @@ def test_the_content_of_a_table_makes_the_run_and_its_place_does_not(tmp_path: P
     assert plain.config.cluster.network.changes is None
 
 
-BROKEN = {
-    "a,,1,3,4,": "expected a rank, -1 for the server, or * for any as sender, got",
-    "0,0.5,1,3,4,": "expected a rank, -1 for the server, or * for any as receiver, got",
-    "0,nan,1,3,4,": "expected a rank, -1 for the server, or * for any as receiver, got",
-    "1,1,1,3,4,": "expected a rank other than the sender's as receiver, got",
-    "3,,1,3,4,": "expected a worker below workers = 3, or a server from -1 down to -3 as sender, got",
-    ",-4,1,3,4,": "expected a worker below workers = 3, or a server from -1 down to -3 as receiver, got",
-    "0,,3,1,4,": "expected a number > 3 as to, got",
-    "0,,1,x,4,": "expected a number as to, got",
-    "0,,,1,4,": "expected a number >= 0 as from, got",
-    "0,,-1,1,4,": "expected a number >= 0 as from, got",
-    "0,,1,3,fast,": "expected a number as bandwidth, got",
-    "0,,1,3,-1,": "expected bytes per second, 0 or at least 1e-9 and at most 1e+30 as bandwidth, got",
-    "0,,1,3,inf,": "expected bytes per second, 0 or at least 1e-9 and at most 1e+30 as bandwidth, got",
-    "0,,1,,0,": "expected the moment at which the outage ends as to, got",
-    "0,,1,3,,-1": "expected a number >= 0 as latency, got",
-    "0,,1,3,,late": "expected a number as latency, got",
-    "0,,1,3,,": "expected a bandwidth or a latency, or both as bandwidth, got",
-    "1,,6,8,1,": "expected at least 7, when the bandwidth of the same messages before ends as from, got",
-}
+TABLES = YAML(typ="safe").load(Path(__file__).with_name("broken_tables.yaml"))
+ROWS_REFUSED = [(kind, row) for kind, table in TABLES.items() for row in table["rows"]]
+NAMES = {"slowdowns": "slowdowns: [{file: %s}]", "changes": "network: {changes: {file: %s}}"}
 
 
-@pytest.mark.parametrize("row", BROKEN)
-def test_a_broken_row_is_one_line_with_file_row_and_column(
-    row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "net.csv").write_text(f"{','.join(COLUMNS)}\n1,,5,7,2,\n{row}\n")
-    path = write(tmp_path)
+def refusal(
+    folder: Path, kind: str, name: str, content: str | None, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What `validate` says of a table, after the config and the key."""
+    if content is not None:
+        (folder / name).write_text(content)
+    path = folder / "plain.yaml"
+    cluster = f"cluster: {{workers: 3, {NAMES[kind] % name}}}"
+    path.write_text(f"{cluster}\ntask: {{model: timing}}\nstop: {{updates: 40}}\n")
     assert main(["validate", str(path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"{path}: cluster.network.changes.file: {BROKEN[row]} ")
-    assert f"\"'{row}' in row 2 of {str(tmp_path)[:20]}" in said
+    place = f"{path}: {TABLES[kind]['key']}: "
+    assert said.startswith(place)
     assert said.count("\n") == 1
+    return said.removeprefix(place)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "sender,receiver\n1,2\n", f"{','.join(COLUMNS)}\n", "\x00\n", None]
-)
-def test_a_file_that_is_no_table_of_a_network_is_one_line(
-    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("kind", "row"), ROWS_REFUSED)
+def test_broken_row_is_one_line(
+    kind: str, row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("net.csv", "net.parquet"):
-        if content is not None:
-            (tmp_path / name).write_text(content)
-        path = write(tmp_path, name)
-        assert main(["validate", str(path)]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"{path}: cluster.network.changes.file: expected ")
-        assert said.count("\n") == 1
+    table = TABLES[kind]
+    content = f"{table['columns']}\n{table['valid']}\n{row}\n"
+    said = refusal(tmp_path, kind, "table.csv", content, capsys)
+    assert said.startswith(f"{table['rows'][row]}, got ")
+
+
+@pytest.mark.parametrize("content", ["", "x,y\n1,2\n", "COLUMNS\n", "\x00\n", None])
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+@pytest.mark.parametrize("kind", TABLES)
+def test_file_without_a_table_is_one_line(
+    kind: str, name: str, content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        content = content.replace("COLUMNS", TABLES[kind]["columns"])
+    assert refusal(tmp_path, kind, name, content, capsys).startswith("expected ")

@@ -5,7 +5,6 @@ tables.
 import json
 import re
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 
 import pandas as pd
@@ -69,19 +68,6 @@ def test_a_table_has_the_cells_that_the_command_prints(
     assert [question, *printed[2 + len(made) :]] == [made.attrs["question"], *made.attrs["notes"]]
 
 
-def test_a_run_has_the_table_of_its_members(results: Results) -> None:
-    made = results[0].table(value=["loss"], rows=["learning.lr"])
-    ends = (
-        results[0]
-        .metrics.groupby(["learning.lr", "member"])["test_loss"]
-        .last()
-        .groupby("learning.lr")
-    )
-    assert [float(cell.split(" ± ")[0]) for cell in made["test loss"]] == pytest.approx(
-        list(ends.mean()), rel=1e-3
-    )
-
-
 def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(results: Results) -> None:
     pd.testing.assert_frame_equal(
         results.summary.drop(columns="wall_seconds").reset_index(drop=True),
@@ -101,35 +87,16 @@ def test_figures_are_completed_and_are_those_of_the_command(
 ) -> None:
     assert set(dir(results.plot)) == set(FIGURES)
     for name, options, given in [
-        ("learning", ["--x", "updates"], {"x": "updates"}),
-        ("comparison", [], {}),
+        ("learning", "--x updates", {"x": "updates"}),
+        ("comparison", "", {}),
     ]:
-        assert (
-            main(
-                [
-                    "plot",
-                    str(folder),
-                    "--figure",
-                    name,
-                    *options,
-                    "--to",
-                    str(tmp_path / "command.svg"),
-                ]
-            )
-            == 0
-        )
+        words = f"plot {folder} --figure {name} --to {tmp_path}/command.svg {options}"
+        assert main(words.split()) == 0
         draw = results.plot if name == "comparison" else getattr(results.plot, name)
         assert len(draw(tmp_path / "method.svg", **given).axes) > 1
         assert (tmp_path / "method.svg").read_bytes() == (tmp_path / "command.svg").read_bytes()
     assert results.plot.learning(x="updates").axes[-1].get_xlabel() == "updates"
     assert results[0].plot.timeline().axes
-
-
-def test_a_figure_has_the_signature_and_text_of_its_function_without_the_results(
-    results: Results,
-) -> None:
-    assert list(signature(results.plot.cliff).parameters) == ["path", "by", "name"]
-    assert results.plot.cliff.__doc__ == FIGURES["cliff"].function.__doc__
 
 
 def test_a_figure_that_does_not_exist_is_an_attribute_error_with_a_hint(results: Results) -> None:

@@ -113,38 +113,6 @@ def test_an_edited_table_of_slowdowns_makes_another_run(tmp_path: Path) -> None:
     assert RunSpec(load(path)).digest != before
 
 
-SLOWDOWNS = {
-    "a,1,3,4": "expected a rank, 0, 1, ..., as worker, got",
-    ",1,3,4": "expected a rank, 0, 1, ..., as worker, got",
-    "-1,1,3,4": "expected a rank, 0, 1, ..., as worker, got",
-    "3,1,3,4": "expected ranks below workers = 3, got 3",
-    "0,3,1,4": "expected a number > 3 as to, got",
-    "0,-1,1,4": "expected a number >= 0 as from, got",
-    "0,nan,1,4": "expected a number >= 0 as from, got",
-    "0,,1,4": "expected seconds in from and to, and a number or down as factor, got",
-    "0,1,3,": "expected seconds in from and to, and a number or down as factor, got",
-    "0,1,3,slow": "expected seconds in from and to, and a number or down as factor, got",
-    "0,1,3,-2": "expected a number >= 1e-15 as factor, got",
-    "0,1,3,nan": "expected a number >= 1e-15 as factor, got",
-    "0,3,1,down": "expected a number > 3 as to, got",
-    "1,6,8,down": "expected a moment after worker 1 is back from the crash before, got 6.0",
-    "0,1,3,4,5": "expected a CSV or Parquet file that can be read, got",
-}
-
-
-@pytest.mark.parametrize("row", SLOWDOWNS)
-def test_a_broken_row_of_slowdowns_is_one_line(
-    row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "slow.csv").write_text(f"worker,from,to,factor\n1,5,7,down\n{row}\n")
-    path = tmp_path / "plain.yaml"
-    path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
-    assert main(["validate", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"{path}: cluster.slowdowns.0.file: {SLOWDOWNS[row]}")
-    assert said.count("\n") == 1
-
-
 def test_a_factor_with_which_a_run_would_never_end_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,23 +121,6 @@ def test_a_factor_with_which_a_run_would_never_end_is_one_line(
     path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
     assert main(["validate", str(path), "stop={time: 1}"]) == 2
     assert "stop.time: expected at most 1e-07 s" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "content", ["", "worker,from,to\n1,2,3\n", "worker,from,to,factor\n", "\x00\n", None]
-)
-def test_a_file_that_is_no_table_of_slowdowns_is_one_line(
-    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "plain.yaml"
-    for name in ("slow.csv", "slow.parquet"):
-        if content is not None:
-            (tmp_path / name).write_text(content)
-        path.write_text(PLAIN.replace("network:", f"slowdowns: [{{file: {name}}}], network:"))
-        assert main(["validate", str(path)]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"{path}: cluster.slowdowns.0.file: expected ")
-        assert said.count("\n") == 1
 
 
 THREE = [0, 1, 2]

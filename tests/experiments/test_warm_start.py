@@ -159,52 +159,31 @@ def test_statistics_of_batch_normalisation_are_left_out(
 
 
 @pytest.mark.parametrize(
-    ("tensors", "override", "said"),
+    ("tensors", "said"),
     [
-        (
-            {"weights": torch.zeros(1, 48)},
-            "seed=0",
-            "expected weights (members, 49), as many as the model has",
-        ),
-        (
-            {"weights": torch.zeros(3, 1, 49)},
-            "seed=0",
-            "expected weights (members, 49), as many as the model has",
-        ),
-        (
-            {"x": torch.zeros(48)},
-            "seed=0",
-            "expected the model's 49 parameters, got {file} with 48",
-        ),
-        ({"x": torch.zeros(49)}, "seed=0", "of the shape (5, 4), got {file} with none"),
-        (
-            {"weights": torch.zeros(3, 49)},
-            "sweep.learning.lr=[0.1, 0.2]",
-            "expected one model, or one for each of the 2 members, got {file} with 3",
-        ),
-        (None, "seed=0", "expected a safetensors file, got {file} with"),
+        ({"weights": torch.zeros(1, 48)}, "expected weights (members, 49)"),
+        ({"weights": torch.zeros(3, 1, 49)}, "expected weights (members, 49)"),
+        ({"x": torch.zeros(48)}, "expected the model's 49 parameters"),
+        ({"x": torch.zeros(49)}, "expected "),
+        ({"weights": torch.zeros(3, 49)}, "expected one model, or one for each of the 2 members"),
+        (None, "expected a safetensors file"),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_line(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    tensors: dict[str, torch.Tensor] | None,
-    override: str,
-    said: str,
+def test_unfit_weights_are_refused(
+    toy: Callable[..., Path], tmp_path: Path, tensors: dict[str, torch.Tensor] | None, said: str
 ) -> None:
     path, file = toy(text=NETWORK), tmp_path / "start"
-    if tensors is None:
-        file.write_text("no tensors")
-    else:
+    file.write_text("no tensors")
+    if tensors is not None:
         save_file(tensors, file)
+    words = f"task.initial_file={file}", "sweep.learning.lr=[0.1, 0.2]"
     with pytest.raises(ConfigError) as caught:
-        load(path, f"task.initial_file={file}", override)
-    assert str(caught.value).startswith(f"{path}: task.initial_file: ")
-    assert said.format(file=file) in str(caught.value)
-    with pytest.raises(
-        ConfigError, match=r"task.initial_file: expected a file that can be read, got"
-    ):
-        load(path, f"task.initial_file={tmp_path / 'absent'}")
+        load(path, *words)
+    assert str(caught.value).startswith(f"{path}: task.initial_file: {said}")
+    assert f", got {file} with " in str(caught.value)
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"task\.initial_file: expected a file that can be read"):
+        load(path, *words)
 
 
 def test_a_task_in_python_starts_from_weights() -> None:
