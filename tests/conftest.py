@@ -20,7 +20,7 @@ from laggard.models import Quadratic, Supervised, synthetic
 providers.is_local_module_file = lambda path: False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """What takes long comes first: no process is left with it at the end while the others have
     nothing to do.
     """
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def quadratic() -> Quadratic:
+def quadratic():
     """Five curvatures over two orders of magnitude, noisy, in double precision."""
     return Quadratic(
         curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64
@@ -38,18 +38,18 @@ def quadratic() -> Quadratic:
 
 
 @pytest.fixture(scope="session")
-def perceptron() -> Supervised:
+def perceptron():
     """A small network with real back-propagation, in double precision, on one thread."""
     return perceptron_with("threads")
 
 
 @pytest.fixture(scope="session", params=["vmap", "unfold", "vmap-graphs", "unfold-graphs"])
-def batched(request: pytest.FixtureRequest) -> Supervised:
+def batched(request):
     """The same network, all models in one call, in every way there is."""
     return perceptron_with(request.param)
 
 
-def perceptron_with(backend: str) -> Supervised:
+def perceptron_with(backend):
     from laggard.models import MLP
 
     data = synthetic(samples=120, features=6, classes=3)

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from laggard import load
@@ -39,7 +38,7 @@ class Block:
     file: str | None
 
 
-def blocks(document: Path) -> list[Block]:
+def blocks(document):
     """The blocks of code of a document, in their order."""
     text = document.read_text(encoding="utf-8")
     found = [
@@ -56,7 +55,7 @@ def blocks(document: Path) -> list[Block]:
     return found
 
 
-def commands(document: Path) -> list[str]:
+def commands(document):
     """The commands of a document, with their comments."""
     return [
         line
@@ -66,7 +65,7 @@ def commands(document: Path) -> list[str]:
     ]
 
 
-def job_environment(cpus: int = 1, task: int = 1, *programs: Path) -> dict[str, str]:
+def job_environment(cpus=1, task=1, *programs):
     """The variables of a job of SLURM, which finds programs in these folders and where `laggard` is
     installed.
     """
@@ -84,9 +83,7 @@ class Reader:
     takes seconds.
     """
 
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def __init__(self, folder, monkeypatch, capsys):
         self.folder, self._capsys = folder, capsys
         self._config: Mapping[str, Any] = {}
         self._names: dict[str, Any] = {"__name__": "document"}
@@ -94,15 +91,15 @@ class Reader:
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(folder)
 
-    def follow(self, document: Path) -> None:
+    def follow(self, document):
         """Do all that the document shows."""
         for block in blocks(document):
             getattr(self, f"_{block.language}")(block)
 
-    def _text(self, block: Block) -> None:
+    def _text(self, block):
         """Nothing to do: it is there to be read."""
 
-    def _yaml(self, block: Block) -> None:
+    def _yaml(self, block):
         """A config; without a name of its own it is a piece that replaces keys of the last named
         one without a base.
         """
@@ -115,13 +112,13 @@ class Reader:
             YAML(typ="safe").dump({**self._config, **document}, path)
         assert runs(load(path))
 
-    def _python(self, block: Block) -> None:
+    def _python(self, block):
         if block.file:
             (self.folder / block.file).write_text(block.body, encoding="utf-8")
         else:
             exec(compile(block.body, block.body.splitlines()[0], "exec"), self._names)
 
-    def _bash(self, block: Block) -> None:
+    def _bash(self, block):
         """A script of a job, which bash runs as SLURM would."""
         assert block.file, block.body
         (self.folder / block.file).write_text(block.body, encoding="utf-8")
@@ -131,11 +128,11 @@ class Reader:
         assert done.returncode == 0, f"{block.file}\n{done.stderr}"
         assert done.stdout.strip(), block.file
 
-    def _sh(self, block: Block) -> None:
+    def _sh(self, block):
         for line in block.body.splitlines():
             self.run(line)
 
-    def run(self, line: str) -> None:
+    def run(self, line):
         """A command: `laggard` in this process, only validated where it needs MNIST; of `make`,
         whether it is there.
         """
@@ -153,21 +150,21 @@ class Reader:
             assert (program, *arguments[:2]) == ("python", "-m", "pytest"), line
             assert (self.folder / arguments[2]).is_file(), line  # test_new.py runs them
 
-    def _laggard(self, line: str, arguments: list[str]) -> None:
+    def _laggard(self, line, arguments):
         backend = arguments[arguments.index("--backend") + 1] if "--backend" in arguments else None
         missing = backend is not None and find_spec(EXTRAS[backend]) is None
         code, printed = main(arguments), self._capsys.readouterr()
         assert code == (2 if missing else 0), f"{line}\n{printed.err}"
         assert "pip install" in printed.err if missing else printed.out.strip(), line
 
-    def _expanded(self, word: str) -> list[str]:
+    def _expanded(self, word):
         """A shell's view of `configs/*.yaml`."""
         if "*" not in word:
             return [word]
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.glob(word))
 
 
-def broken_links(document: Path) -> list[str]:
+def broken_links(document):
     """The files that a document links to and that are not there."""
     text = document.read_text(encoding="utf-8")
     links = re.findall(

@@ -4,9 +4,7 @@ import math
 import random
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from laggard import ConfigError, load
 from laggard.experiments.config.document import text_of
 from laggard.experiments.config.grid import runs
 from laggard.models.data import DataMissingError
-from laggard.simulator import RunProgress, simulate
+from laggard.simulator import simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import TOPOLOGIES
 from tests.mutated import mutated_config, plain_config
@@ -33,15 +31,13 @@ GRAPHS = {
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(TOY, encoding="utf-8")
     return path
 
 
-def refusal(
-    path: Path, *overrides: str, updates: float = math.inf
-) -> ConfigError | DataMissingError | None:
+def refusal(path, *overrides, updates=math.inf):
     """Why the config is refused; one that is not is run."""
     try:
         simulated(path, *overrides, updates=updates)
@@ -54,10 +50,10 @@ class Running(Exception):
     """A run has made so many updates, or made some for so long, that it would get to its end."""
 
 
-def simulated(path: Path, *overrides: str, updates: float = math.inf) -> None:
+def simulated(path, *overrides, updates=math.inf):
     until = time.monotonic() + 10 if updates < math.inf else math.inf
 
-    def watch(progress: RunProgress) -> None:
+    def watch(progress):
         if progress.updates >= updates or time.monotonic() > until:
             raise Running
 
@@ -72,9 +68,7 @@ def simulated(path: Path, *overrides: str, updates: float = math.inf) -> None:
 @pytest.mark.parametrize("colocated", ["false", "true"])
 @pytest.mark.parametrize("topology", GRAPHS)
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_a_method_runs_on_the_topologies_that_are_accepted(
-    toy, method, topology, colocated, workers
-):
+def test_method_runs_on_accepted_topologies(toy, method, topology, colocated, workers):
     arguments = GRAPHS[topology].replace("[4]", f"[{workers}]") % colocated
     refused = refusal(
         toy,
@@ -92,7 +86,7 @@ def test_a_method_runs_on_the_topologies_that_are_accepted(
 @pytest.mark.parametrize(
     "method", ["async_ps", "all_reduce", "dpsgd", "adpsgd", "sgp", "gpipe", "async_pipelines"]
 )
-def test_a_refusal_names_topologies_that_are_accepted(toy, method):
+def test_refusal_names_accepted_topologies(toy, method):
     refused = "ring" if method == "async_ps" else "star"
     with pytest.raises(ConfigError, match="expected") as caught:
         load(toy, f"algorithm.name={method}", f"cluster.network.topology={refused}")
@@ -118,10 +112,10 @@ SHORT, LONG = 150, 3000
 
 
 @contextmanager
-def seconds(most: int) -> Iterator[None]:
+def seconds(most):
     """Fail where the context takes longer."""
 
-    def late(*_: object) -> None:
+    def late(*_):
         raise TimeoutError(f"longer than {most} s")
 
     before = signal.signal(signal.SIGALRM, late)
@@ -133,7 +127,7 @@ def seconds(most: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def check_config(path: Path, text: str) -> bool:
+def check_config(path, text):
     """Whether a config is accepted and every run ends; otherwise the refusal is one line."""
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
     with seconds(20):
@@ -150,7 +144,7 @@ def check_config(path: Path, text: str) -> bool:
         *(pytest.param(of, 300, marks=pytest.mark.slow) for of in range(0, LONG, 300)),
     ],
 )
-def test_a_mutated_config_runs_to_its_end_or_is_refused_in_one_line(toy, first, count):
+def test_mutated_config_runs_or_is_refused(toy, first, count):
     accepted = 0
     for seed in range(first, first + count):
         try:
@@ -161,14 +155,14 @@ def test_a_mutated_config_runs_to_its_end_or_is_refused_in_one_line(toy, first, 
     assert 0.02 < accepted / count < 0.95
 
 
-def test_a_mutated_config_is_a_function_of_its_seed():
+def test_mutated_config_depends_on_its_seed_only():
     """So that a seed that was printed can be tried again."""
     first = [mutated_config(seed) for seed in range(40)]
     assert [mutated_config(seed) for seed in range(40)] == first
 
 
 @pytest.mark.parametrize("first", [10**6, pytest.param(0, marks=pytest.mark.slow)])
-def test_a_config_that_is_accepted_runs_to_its_end(toy, first):
+def test_accepted_config_runs_to_its_end(toy, first):
     count = SHORT if first else LONG
     rng = random.Random(first)
     accepted = sum(check_config(toy, text_of(plain_config(rng))) for _ in range(count))

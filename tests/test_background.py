@@ -168,7 +168,7 @@ class Wrapper:
         return self._task.gradients(weights, batches)
 
 
-def test_a_task_with_gradients_of_its_own_is_asked_for_these():
+def test_overridden_gradients_are_not_submitted():
     given, patched = Watched(threads=2), Watched(threads=2)
     patched.gradients = lambda weights, batches: Watched.gradients(patched, weights, batches)
     weights = given.start([0, 1])[:, None]
@@ -178,6 +178,6 @@ def test_a_task_with_gradients_of_its_own_is_asked_for_these():
         assert submit(other, weights, batches) is None
 
 
-def test_a_run_of_the_clock_alone_starts_no_thread(monkeypatch):
+def test_clock_only_run_starts_no_thread(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
     assert simulate(eight(), AsyncPS(Rule()), Timing(), stop=Stop(updates=50)).evaluated == 0

@@ -33,9 +33,7 @@ RENDERED = {"statements.md", "REPRODUCTION.md"}  # by programs, with tables as w
 
 
 @pytest.mark.slow
-def test_all_that_the_guide_shows_runs_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_guide_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     reader = Reader(tmp_path, monkeypatch, capsys)
     reader.follow(GUIDE)
     assert (tmp_path / "shares.png").stat().st_size > 0
@@ -49,9 +47,7 @@ def test_all_that_the_guide_shows_runs_from_top_to_bottom(
 
 
 @pytest.mark.slow
-def test_pandas_alone_reads_the_staleness_of_a_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path, monkeypatch):
     """In a process that cannot import laggard."""
     monkeypatch.chdir(tmp_path)
     (study,) = (block for block in blocks(GUIDE) if block.file == "study.yaml")
@@ -74,7 +70,7 @@ def test_pandas_alone_reads_the_staleness_of_a_sweep(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_path: Path) -> None:
+def test_job_of_the_guide_resumes_after_sigterm(tmp_path):
     """As SLURM ends a job; the same script again leaves the bytes of a sweep that nobody
     disturbed.
     """
@@ -92,7 +88,7 @@ def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_pat
     )
     often.chmod(0o755)
 
-    def submit() -> subprocess.Popen[str]:
+    def submit():
         environment = job_environment(2, 0, programs)
         return subprocess.Popen(
             ["bash", "-c", script.body], cwd=tmp_path, env=environment, start_new_session=True, text=True,
@@ -121,13 +117,13 @@ def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_pat
     assert not list(results.glob(".*"))
 
 
-def test_the_guide_shows_a_method_a_figure_and_a_data_set_of_ones_own() -> None:
+def test_guide_shows_plugins():
     saved = {block.file: block.body for block in blocks(GUIDE) if block.file}
     assert {"study.yaml", "top_k.py", "shares.py", "moons.py"} <= set(saved)
     assert "gradient.map(" in saved["top_k.py"]
 
 
-def test_every_method_stands_on_its_page_with_its_source_and_its_code() -> None:
+def test_every_method_is_listed_with_its_source():
     """A source's years are those of the docstring."""
     page = METHODS.read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, flags=re.MULTILINE))
@@ -145,7 +141,7 @@ def test_every_method_stands_on_its_page_with_its_source_and_its_code() -> None:
         assert f"[{Path(inspect.getfile(algorithm)).name}]: " in page, name
 
 
-def test_every_config_of_a_method_stands_on_the_page_of_methods() -> None:
+def test_every_config_of_methods_is_listed():
     page = METHODS.read_text()
     configs = {path.name for path in (ROOT / "configs/methods").glob("*.yaml")}
     assert set(re.findall(r"^\[(\w+\.yaml)\]: ", page, flags=re.MULTILINE)) == configs
@@ -153,18 +149,18 @@ def test_every_config_of_a_method_stands_on_the_page_of_methods() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_link_to_files_that_exist_in_lines_of_120_columns(page: Path) -> None:
+def test_pages_have_valid_links_and_short_lines(page):
     assert broken_links(page) == []
     if page.name not in RENDERED:
         assert [line for line in page.read_text().splitlines() if len(line) > 120] == []
 
 
-def test_the_architecture_is_short_and_names_every_module_of_every_folder() -> None:
+def test_architecture_names_every_module():
     text = ARCHITECTURE.read_text()
     assert len(text.splitlines()) <= 170
     entries = re.findall(r"^- `([\w/]+)/`:? ((?:.|\n  )*)", text, flags=re.MULTILINE)
     named = {folder: set(re.findall(r"`([a-z0-9_]+)`", entry)) for folder, entry in entries}
-    there: dict[str, set[str]] = {}
+    there = {}
     for path in (
         path
         for package in ("simulator", "models", "experiments")

@@ -1,5 +1,5 @@
-"""Identities of ensembles and of deferred evaluation, for every optimiser; `tests/theory` holds the
-others.
+"""Identities of ensembles for every optimiser, and of backends; `check_algorithm` and `tests/theory`
+hold the others.
 """
 
 import numpy as np
@@ -13,7 +13,6 @@ from laggard.simulator import (
     AsyncPS,
     Cluster,
     Evaluate,
-    KSync,
     Rule,
     Stop,
     SyncPS,
@@ -100,22 +99,6 @@ def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, bat
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [AsyncPS, SyncPS, lambda rule: KSync(rule, wait_for=3, cancel=True)]
-)
-def test_deferred_evaluation_is_immediate_evaluation(algorithm, quadratic, perceptron):
-    cluster = Cluster(workers=5, compute=Gamma(1.0, 0.5))
-    for task in (quadratic, perceptron):
-        late, now = (
-            simulate(cluster, algorithm(Rule(lr=LR)), task, stop=Stop(updates=UPDATES), defer=defer)
-            for defer in (True, False)
-        )
-        assert torch.equal(late.weights, now.weights)
-        for column in late.metrics:
-            np.testing.assert_array_equal(late.metrics[column], now.metrics[column])
-        assert late.evaluated <= now.evaluated
-
-
 @every_optimiser
 def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
     cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
@@ -135,7 +118,7 @@ def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
 
 @pytest.mark.parametrize("on", ["gradient", "step"])
 @every_optimiser
-def test_ceilings_and_decays_of_an_ensemble_are_those_of_its_members(name, on):
+def test_ceilings_and_decays_differ_between_members(name, on):
     """In single precision, with a learning rate and a schedule per member too."""
     task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ FROM_LAGGARD = re.compile(r"\bfrom laggard(?:\.\w+)* import .*")
 COMMAND = re.compile(r"-m (?:simulator|models|experiments)\.")
 
 
-def bare_names(text: str) -> list[str]:
+def bare_names(text):
     """The lines in which a module of the package goes by a name without `laggard.`."""
     found = []
     for line in text.splitlines():
@@ -63,7 +62,7 @@ def bare_names(text: str) -> list[str]:
     return found
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def texts():
     """Every text of the project, by its path; of a notebook the sources of its cells."""
     top = [
         path
@@ -81,7 +80,7 @@ def texts() -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def python(code: str, cwd: Path, *options: str) -> str:
+def python(code, cwd, *options):
     """What another interpreter prints."""
     done = subprocess.run(
         [sys.executable, *options, "-c", code], cwd=cwd, capture_output=True, text=True
@@ -90,7 +89,7 @@ def python(code: str, cwd: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_every_text_of_the_project_names_modules_by_laggard():
+def test_modules_are_named_with_laggard():
     found = {name: bare_names(text) for name, text in texts()}
     assert len(found) > 300
     assert {name: lines for name, lines in found.items() if lines} == {}
@@ -139,7 +138,7 @@ def test_what_is_no_bare_name_is_left_alone(line):
     assert bare_names(line) == []
 
 
-def test_folders_of_the_same_names_beside_a_script_disturb_nothing(tmp_path):
+def test_folders_beside_a_script_disturb_nothing(tmp_path):
     for name in ("simulator", "models", "experiments"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('the wrong folder')\n")

@@ -24,14 +24,14 @@ def method_pages():
 
 
 @pytest.mark.parametrize("name", ALGORITHM.parts)
-def test_every_method_has_a_config_and_a_statement_that_name_it(method_pages, name):
+def test_every_method_has_a_config_and_statement(method_pages, name):
     assert f"name: {name}" in method_pages.config_of(name).read_text()
     word = re.compile(rf"(?<![\w-]){name}(?![\w-])")
     theory = (ROOT / "tests" / "theory").glob("*.py")
     assert any(word.search(module.read_text()) for module in theory)
 
 
-def test_a_statement_is_on_the_methods_that_it_names_and_no_other(method_pages):
+def test_statement_is_listed_under_its_methods(method_pages):
     page = """
 | Ho et al. (2013) | expected | measured | tolerance |
 | --- | ---: | ---: | ---: |
@@ -78,14 +78,14 @@ def test_messages_say_which_ranks_are_servers(method_pages, ranks, said):
     assert method_pages.name_servers(rows) == said
 
 
-def test_a_claim_is_listed_with_its_verdict_under_the_methods_of_its_runs(method_pages):
+def test_claim_is_listed_under_its_methods(method_pages):
     lines = list(method_pages.claim_lines("adpsgd", claims()))
     assert any(line.startswith("- [D3](../claims/lian2018.md#d3), ") for line in lines)
     assert not any("[B3]" in line for line in lines)
     assert list(method_pages.claim_lines("nothing", claims())) == ["No claim has runs of it."]
 
 
-def test_a_method_in_the_first_column_leads_to_its_page_and_nothing_else_does(method_pages):
+def test_first_column_links_to_method_pages(method_pages):
     rows = "| `osgp` | as `sgp` |\n| `staleness` | a compensation |\n"
     assert (
         method_pages.link_names(rows)

@@ -37,7 +37,7 @@ def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_delay_lowers_the_learning_rate_that_still_works(tmp_path):
+def test_delay_lowers_the_stable_learning_rate(tmp_path):
     """The delay grid at a third of an epoch: without delay the largest rate is among the best, with
     32 it fails.
     """

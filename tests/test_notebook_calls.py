@@ -52,7 +52,7 @@ def unknown_keywords(text):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda one: one.name)
-def test_a_notebook_calls_what_there_is_with_arguments_that_it_takes(notebook):
+def test_notebook_calls_existing_functions(notebook):
     assert unknown_keywords(notebook.read_text(encoding="utf-8")) == []
 
 

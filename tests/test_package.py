@@ -44,7 +44,7 @@ EXPECTED = (
 )
 
 
-def call(*command: object, cwd: Path) -> str:
+def call(*command, cwd):
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600
     )
@@ -53,7 +53,7 @@ def call(*command: object, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """Built from a copy, links and all, so that nothing is left behind in the checkout."""
     copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
@@ -79,7 +79,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def elsewhere(wheel, tmp_path_factory):
     """The programs of an environment that has the wheel, and finds what laggard needs where this
     one has it.
     """
@@ -95,7 +95,7 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_the_version_is_that_of_the_citation_and_of_the_changelog() -> None:
+def test_version_agrees_with_citation_and_changelog():
     cited = dict(
         line.partition(": ")[::2] for line in (ROOT / "CITATION.cff").read_text().splitlines()
     )
@@ -106,7 +106,7 @@ def test_the_version_is_that_of_the_citation_and_of_the_changelog() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
+def test_wheel_has_every_file_once(wheel):
     names = Counter(ZipFile(wheel).namelist())
     assert max(names.values()) == 1
     assert {name.split("/")[0] for name in names} == {
@@ -135,12 +135,12 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_wheel_is_small(wheel: Path) -> None:
+def test_wheel_is_small(wheel):
     assert wheel.stat().st_size <= 1.5e6
 
 
 @pytest.mark.slow
-def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: Path) -> None:
+def test_what_is_installed_works_without_a_checkout(elsewhere, tmp_path):
     where = call(
         elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path
     ).strip()
@@ -156,7 +156,7 @@ def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["10_gossip_and_heterogeneous_data", "11_a_method_of_ones_own"])
-def test_notebook_runs_with_the_wheel_alone(name: str, elsewhere: Path, tmp_path: Path) -> None:
+def test_notebook_runs_with_the_wheel_alone(name, elsewhere, tmp_path):
     execute = (
         "import sys, nbclient, nbformat, laggard;"
         "nbclient.execute(nbformat.read(sys.argv[1], 4), cwd='work'); print(laggard.__file__)"

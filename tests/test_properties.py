@@ -491,5 +491,5 @@ def test_threads_ensembles_and_deferral_change_no_bit(network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
-def test_threads_ensembles_and_deferral_change_no_bit_at_length(network):
+def test_threads_and_ensembles_change_no_bit_at_length(network):
     hold(check_network, MANY // 600 * len(ALGORITHMS), network)

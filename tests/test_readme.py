@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -26,7 +25,7 @@ WORDS = {
 }
 
 
-def test_the_readme_is_short_and_shows_commands_and_python() -> None:
+def test_readme_is_short_and_shows_commands():
     assert len(README.read_text().splitlines()) <= 150
     assert sum(block.language == "python" for block in blocks(README)) >= 2
     assert {"make quickstart", "make test"} <= {
@@ -35,20 +34,18 @@ def test_the_readme_is_short_and_shows_commands_and_python() -> None:
 
 
 @pytest.mark.long
-def test_all_that_the_readme_shows_runs_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     Reader(tmp_path, monkeypatch, capsys).follow(README)
 
 
-def numbered(words: str, count: int) -> str:
+def numbered(words, count):
     """`words` about so many claims, of which they begin with what these do."""
     verb, _, rest = words.partition(" ")
     one = {"are": "is"}.get(verb, f"{verb}s")
     return " ".join([one if count == 1 else verb, *rest.split()])
 
 
-def test_the_accuracy_that_the_readme_says_a_delay_costs_is_that_of_the_figure() -> None:
+def test_readme_has_the_accuracy_of_the_figure():
     grid = claims(["A1"])[0].studies["grid"]
     kept = kept_runs(fill_swept_keys(grid.document("cpu")), ROOT / "results/claims/partial")
     best = final(kept, "accuracy").mean("seed").max("lr")
@@ -65,7 +62,7 @@ def test_the_accuracy_that_the_readme_says_a_delay_costs_is_that_of_the_figure()
     )
 
 
-def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> None:
+def test_readme_counts_the_stored_verdicts():
     evidence = Evidence(claims(), ledger(), {}, {}, "cpu")
     counts = Counter(
         evidence.verdict(claim) for claim in evidence.claims if claim.basis == "network"
@@ -83,7 +80,7 @@ def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> N
     assert f"of the {counts.total()}, {', '.join(said)}." in text
 
 
-def test_the_errors_that_the_readme_gives_of_real_processes_bound_those_that_are_stored() -> None:
+def test_readme_bounds_the_stored_errors():
     stored = (
         pd.read_csv(ROOT / "results/real/comparison.csv").set_index("quantity")["difference"].abs()
     )

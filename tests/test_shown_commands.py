@@ -5,10 +5,8 @@ tests run.
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from contextlib import chdir
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ PLACEHOLDER = re.compile(r"[A-Z]{2,}")
 PROGRAMS = ("laggard", "make", "python")
 
 
-def prose(page: Path) -> str:
+def prose(page):
     """A page, or the sentences of a notebook."""
     text = page.read_text(encoding="utf-8")
     if page.suffix != ".ipynb":
@@ -30,7 +28,7 @@ def prose(page: Path) -> str:
     return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
-def shown(text: str) -> Iterator[str]:
+def shown(text):
     """The lines of blocks for a shell, without comments, and the code in the sentences."""
     for language, block in BLOCK.findall(text):
         if language in ("sh", "bash", "text"):
@@ -38,7 +36,7 @@ def shown(text: str) -> Iterator[str]:
     yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", BLOCK.sub("", text)))
 
 
-def commands() -> list[str]:
+def commands():
     """All that begin with one of the programs and have an argument; what changed between versions
     names old ones.
     """
@@ -46,13 +44,13 @@ def commands() -> list[str]:
     return sorted(line for line in found if line.partition(" ")[0] in PROGRAMS and " " in line)
 
 
-def command_of(words: list[str]) -> list[str]:
+def command_of(words):
     """The words that name the command, such as `real calibrate`."""
     return words[: 2 if words[0] == "real" else 1]
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_that_a_page_shows_is_there(line: str) -> None:
+def test_a_command_that_a_page_shows_is_there(line):
     """Its options too, where it has arguments; `laggard sweep` alone is about the command."""
     program, *words = shlex.split(re.sub(r"\$\w+", "2", line.partition(" > ")[0]))
     if program == "make":
@@ -79,7 +77,7 @@ STORED = [line for line in REPRODUCED if "--stored" in line]
 
 
 @pytest.mark.parametrize("line", PRINTED + [f"{line} --list" for line in REPRODUCED])
-def test_a_command_finds_what_it_names(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_finds_what_it_names(line, capsys):
     """Claims that take hours are only listed; the tests of claims run small ones."""
     assert main(shlex.split(line)[1:]) == 0
     assert capsys.readouterr().out.strip()
@@ -87,9 +85,7 @@ def test_a_command_finds_what_it_names(line: str, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", STORED)
-def test_stored_arrays_decide_as_the_pages_say(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stored_arrays_decide_as_the_pages_say(line, capsys):
     with chdir(ROOT):
         assert main(shlex.split(line.partition(" --page")[0])[1:]) == 0
     assert capsys.readouterr().out.strip()

@@ -5,7 +5,6 @@ equations.
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -22,7 +21,7 @@ class Page(HTMLParser):
     end in.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.words: list[str] = []
         self.targets: list[str] = []
@@ -30,7 +29,7 @@ class Page(HTMLParser):
         self._code = 0
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         own = dict(attrs)
         self._code += tag in ("code", "pre", "script", "style")
         self.names.add(own.get("id") or "")
@@ -38,16 +37,16 @@ class Page(HTMLParser):
             target for key in ("href", "src") if (target := own.get(key)) and tag != "link"
         ]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         self._code -= tag in ("code", "pre", "script", "style")
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if not self._code:
             self.words.append(data)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The site, built as `make docs` does; nothing of it is left in the repository."""
     folder = tmp_path_factory.mktemp("site")
     options = ["-W", "--keep-going", "-q", "-E", "-c", "docs", "-d", str(folder / "trees")]
@@ -58,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Page]:
+def pages(site):
     """The pages by their paths, without listings of code, which Sphinx links to names as they are
     imported.
     """
@@ -69,7 +68,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 @pytest.mark.slow
-def test_every_page_and_notebook_is_there(site: Path) -> None:
+def test_every_page_and_notebook_is_there(site):
     sources = [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
@@ -83,7 +82,7 @@ def test_every_page_and_notebook_is_there(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_links_and_pictures_lead_to_what_is_there(site: Path, pages: dict[Path, Page]) -> None:
+def test_links_and_pictures_lead_to_what_is_there(site, pages):
     broken = []
     for path, page in pages.items():
         for target in page.targets:
@@ -100,7 +99,7 @@ def test_links_and_pictures_lead_to_what_is_there(site: Path, pages: dict[Path, 
 
 
 @pytest.mark.slow
-def test_pages_need_no_network(pages: dict[Path, Page]) -> None:
+def test_pages_need_no_network(pages):
     """Links lead elsewhere; scripts, styles and pictures do not."""
     text = "".join(path.read_text(encoding="utf-8") for path in pages)
     assert 'src="http' not in text
@@ -108,7 +107,7 @@ def test_pages_need_no_network(pages: dict[Path, Page]) -> None:
 
 
 @pytest.mark.slow
-def test_no_page_shows_what_should_have_been_rendered(pages: dict[Path, Page]) -> None:
+def test_no_page_shows_what_should_have_been_rendered(pages):
     shown = {path.name: "".join(page.words) for path, page in pages.items()}
     assert {name: mark for name, text in shown.items() for mark in BROKEN if mark in text} == {}
     equations = next(path for path in pages if path.name == "08_claims_mitliagkas2016.html")
@@ -116,9 +115,7 @@ def test_no_page_shows_what_should_have_been_rendered(pages: dict[Path, Page]) -
 
 
 @pytest.mark.slow
-def test_each_method_has_a_page_with_a_picture_messages_and_evidence(
-    site: Path, pages: dict[Path, Page]
-) -> None:
+def test_each_method_has_a_complete_page(site, pages):
     for name in ALGORITHM.parts:
         page = pages[site / "docs" / "methods" / f"{name}.html"]
         assert any(target.endswith(f"{name}.png") for target in page.targets)

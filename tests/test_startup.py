@@ -68,7 +68,7 @@ sys.exit(code)
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("startup")
     (folder / "toy.yaml").write_text(TOY)
     (folder / "digits.yaml").write_text(DIGITS)
@@ -79,7 +79,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"": str(folder), "TOY": "toy.yaml", "DIGITS": "digits.yaml", "RESULT": str(result)}
 
 
-def imported(command: str, places: dict[str, str], module: str = "", line: str = "") -> set[str]:
+def imported(command, places, module="", line=""):
     """What a command imports, if `line` stands at the end of `module`."""
     argv = [places.get(word, word) for word in command.split()]
     call = [sys.executable, "-c", IN_A_PROCESS, module, f"\n{line}\n", *argv]
@@ -89,9 +89,7 @@ def imported(command: str, places: dict[str, str], module: str = "", line: str =
 
 
 @pytest.mark.parametrize("command", WITHOUT)
-def test_a_command_imports_no_library_that_it_does_not_need(
-    command: str, places: dict[str, str]
-) -> None:
+def test_command_imports_no_unused_library(command, places):
     assert imported(command, places) & set(WITHOUT[command]) == set()
 
 
@@ -109,7 +107,5 @@ def test_a_command_imports_no_library_that_it_does_not_need(
         ),
     ],
 )
-def test_a_planted_import_is_found(
-    command: str, module: str, line: str, places: dict[str, str]
-) -> None:
+def test_a_planted_import_is_found(command, module, line, places):
     assert line.split()[1] in imported(command, places, module, line) & set(WITHOUT[command])

@@ -128,7 +128,7 @@ def test_no_compensation_waits(afar, compensation):
     watched(lambda _: ALGORITHMS["async_ps"](rule), afar(), ensemble=MEMBERS)
 
 
-def test_an_ensemble_of_every_number_of_a_rule_waits_for_none(afar):
+def test_ensemble_of_every_number_never_waits(afar):
     one = torch.tensor([[0.5], [0.6], [0.7]], dtype=torch.float64)
     for optimizer in (OPTIMIZERS["adamw"](one, one, one, one), OPTIMIZERS["rmsprop"](one, one)):
         rule = Rule(optimizer, lr=RATES, compensation=COMPENSATIONS["dc_asgd_a"](one, one))
@@ -154,7 +154,7 @@ def test_no_batched_backend_waits(afar, backend):
     assert outcome.evaluated >= 5
 
 
-def test_losses_are_fetched_at_evaluations_or_after_very_many(afar):
+def test_losses_are_fetched_rarely(afar):
     learning = Learning(afar(), torch.zeros(MEMBERS, 2, device=META))
     gradient = simulate(
         Cluster(1, compute=Gamma(1.0, 0.5)),
@@ -203,7 +203,7 @@ class Counting(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_an_update_of_many_members_is_as_many_operations_as_one_s(optimizer):
+def test_ensemble_size_changes_no_number_of_operations(optimizer):
     counts = set()
     for members in (1, 2, 50):
         weights = torch.rand(members, 200)

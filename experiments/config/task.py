@@ -340,22 +340,6 @@ def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) ->
         raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
 
 
-class NetworkSizes(NamedTuple):
-    """The sizes of a network on a data set, known before a run.
-
-    Attributes:
-        data: sizes of the data set.
-        layers: with the activations of a mini-batch.
-        unfolds: whether the backend `unfold` can take the network.
-        min_batch: the smallest mini-batch.
-    """
-
-    data: Sizes
-    layers: list[Layer]
-    unfolds: bool
-    min_batch: int
-
-
 class SupervisedPart(LearntPart):
     """`task` where a network classifies.
 
@@ -389,41 +373,45 @@ class SupervisedPart(LearntPart):
             raise error_at("task", error) from None
         if sizes is None:
             return
-        if backend.startswith("unfold") and not sizes.unfolds:
+        data, network = sizes
+        if backend.startswith("unfold") and not network.unfolds:
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers"
             raise ConfigError("backend", f"{problem}, got {backend!r}")
-        samples = sizes.data.samples
-        if self.batch > samples:
-            problem = f"expected at most {samples} (training set), got {self.batch}"
+        if self.batch > data.samples:
+            problem = f"expected at most {data.samples} (training set), got {self.batch}"
             raise ConfigError("task.batch", problem)
-        if self.batch < sizes.min_batch:
-            problem = f"expected at least {sizes.min_batch} under batch normalisation"
+        if self.batch < network.least:
+            problem = f"expected at least {network.least} under batch normalisation"
             raise ConfigError("task.batch", f"{problem}, got {self.batch}")
-        check_partition(self.partition, self.dataset, sizes.data, workers)
+        check_partition(self.partition, self.dataset, data, workers)
 
     def layers(self) -> Sequence[Layer]:
         if self.sizes is None:
             return ()
-        return self.sizes.layers
+        _, network = self.sizes
+        return [
+            layer._replace(activations=self.batch * layer.activations) for layer in network.layers
+        ]
 
     def operations(self) -> float | None:
         if self.sizes is None:
             return None
-        return float(OPERATIONS * sum(layer.work for layer in self.sizes.layers))
+        return float(OPERATIONS * sum(layer.work for layer in self.layers()))
 
     def parameter_shapes(self) -> Shapes:
         import torch
 
         if self.sizes is None:
             return {}
-        outputs = self.loss.build().outputs(self.sizes.data.classes)
+        data, _ = self.sizes
+        outputs = self.loss.build().outputs(data.classes)
         with torch.device("meta"):  # shapes only
-            module = self.build().build(self.sizes.data.shape, outputs)
+            module = self.build().build(data.shape, outputs)
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
 
     @cached_property
-    def sizes(self) -> NetworkSizes | None:
-        """The sizes known before a run; cached, since all runs of a sweep need them.
+    def sizes(self) -> tuple[Sizes, Description] | None:
+        """The sizes of the data set and the network, if they are known before a run.
 
         Raises:
             ValueError: the network cannot take the data set's inputs, or its outputs do not fit
@@ -442,10 +430,7 @@ class SupervisedPart(LearntPart):
         _check_params(described.params)
         check_labels(described.labels, data.labels)
         self.augment.build().check(data.shape)
-        layers = [
-            layer._replace(activations=self.batch * layer.activations) for layer in described.layers
-        ]
-        return NetworkSizes(data, list[Layer](layers), described.unfolds, described.least)
+        return data, described
 
     def task(
         self, *, workers: int, seed: int, device: str, backend: str, threads: int | None

@@ -3,10 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -30,7 +27,7 @@ stop: {updates: 40}
 
 
 @pytest.fixture
-def ctrl_c() -> Iterator[None]:
+def ctrl_c():
     """What the test starts hears Ctrl-C, even where a shell has shut that off, as it does in the
     background.
     """
@@ -40,10 +37,10 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Callable[[str], Path]:
+def toy(tmp_path):
     """Writes the toy config, with more YAML below it, to a file."""
 
-    def write(more: str = "", text: str = TOY) -> Path:
+    def write(more="", text=TOY):
         path = tmp_path / "toy.yaml"
         path.write_text(text + more, encoding="utf-8")
         return path
@@ -66,7 +63,7 @@ evaluate: {every_epochs: 1}
 
 
 @pytest.fixture
-def stragglers(toy: Callable[..., Path]) -> Callable[[], Path]:
+def stragglers(toy):
     """Writes a config with a network, a data set and a compensation to a file."""
     return lambda: toy(text=STRAGGLERS)
 
@@ -75,7 +72,7 @@ ROWS = "".join(f"{row % 3} {row % 5 + 1}:{row}\n" for row in range(12))
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """A folder with a file of every format, in which the configs of the tests lie."""
     (tmp_path / "rows.txt").write_text(ROWS)
     (tmp_path / "prose.txt").write_text("Which characters follow each other? " * 3)
@@ -85,11 +82,11 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
+def module(tmp_path):
     """Writes a module beside the toy config; afterwards no module of the test is known any more."""
     path, folders, hashes = list(sys.path), dict(plugins.FOLDERS), dict(plugins._hashes)
 
-    def write(name: str, source: str) -> Path:
+    def write(name, source):
         file = tmp_path / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source, encoding="utf-8")
@@ -108,12 +105,12 @@ def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
 
 
 @pytest.fixture(scope="session")
-def bench() -> Callable[..., SimpleNamespace]:
+def bench():
     """Simulates a config, without a folder: what figures read of a result; `labels` are columns of
     its metrics.
     """
 
-    def simulated(text: str, **labels: object) -> SimpleNamespace:
+    def simulated(text, **labels):
         config = parse(YAML(typ="safe").load(text))
         outcome = simulate(**RunSpec(config).arguments())
         swept = {key: [each[key] for each in RunSpec(config).members] for key in config.sweep}
@@ -132,7 +129,7 @@ def bench() -> Callable[..., SimpleNamespace]:
     return simulated
 
 
-def write_manifest(path: Path, content: Mapping[str, Any]) -> None:
+def write_manifest(path, content):
     """Write a manifest of the current schema that vouches for itself."""
     rest = {key: value for key, value in content.items() if key not in ("schema", "self")}
     (path / "manifest.json").write_text(json.dumps(seal(rest)))

@@ -39,16 +39,14 @@ COMPARED = (
 Kill = Callable[[subprocess.Popen[str], random.Random], str]
 
 
-def disturbed(
-    config: Path, out: Path, kills: int, within: float, rng: random.Random, kill: Kill
-) -> dict[str, int]:
+def disturbed(config, out, kills, within, rng, kill):
     """Sweep until all is done, with so many kills, each within so many seconds of the last; counts
     what was killed.
 
     Where all is done too soon, they are fewer.
     """
     results, count = out / config.stem, {"parent": 0, "worker": 0, "interrupt": 0, "calls": 0}
-    finished: dict[Path, tuple[int, int]] = {}
+    finished = {}
     while True:
         process = start(config, out, "--jobs", "2")
         count["calls"] += 1
@@ -69,7 +67,7 @@ def disturbed(
             return count
 
 
-def start(config: Path, out: Path, *words: str) -> subprocess.Popen[str]:
+def start(config, out, *words):
     """A sweep in a process of its own."""
     command = [sys.executable, "-m", "experiments", "sweep", str(config), "--out", str(out), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -77,7 +75,7 @@ def start(config: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
 
 
-def wait(process: subprocess.Popen[str], seconds: float) -> None:
+def wait(process, seconds):
     """Until so much time has passed after the first worker was there, or the process has ended."""
     while process.poll() is None and not workers(process.pid):
         sleep(0.01)
@@ -86,7 +84,7 @@ def wait(process: subprocess.Popen[str], seconds: float) -> None:
         sleep(min(0.01, max(0.0, until - monotonic())))
 
 
-def kill(process: subprocess.Popen[str], rng: random.Random) -> str:
+def kill(process, rng):
     """Kill the parent, one time in three, or else one of its workers; which it was."""
     chosen = workers(process.pid)
     if not chosen or rng.random() < 1 / 3:
@@ -98,7 +96,7 @@ def kill(process: subprocess.Popen[str], rng: random.Random) -> str:
     return "worker"
 
 
-def interrupt(process: subprocess.Popen[str], rng: random.Random) -> str:
+def interrupt(process, rng):
     """Press Ctrl-C, of which the workers hear too, or send the signal to the parent alone, as
     `timeout` does.
     """
@@ -110,7 +108,7 @@ def interrupt(process: subprocess.Popen[str], rng: random.Random) -> str:
     return "interrupt"
 
 
-def check_report(err: str, results: Path) -> None:
+def check_report(err, results):
     """Hold what an interrupted sweep has printed against the runs that there are, and look for what
     it has left.
     """
@@ -124,7 +122,7 @@ def check_report(err: str, results: Path) -> None:
     assert not list(results.glob(".*"))
 
 
-def workers(parent: int) -> list[int]:
+def workers(parent):
     """The processes of loky that `parent` has started, by what Linux says of every process."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -136,7 +134,7 @@ def workers(parent: int) -> list[int]:
     return found
 
 
-def check_kept(results: Path, finished: dict[Path, tuple[int, int]]) -> None:
+def check_kept(results, finished):
     """Hold the manifests against those that were there before, and note the new ones."""
     for path, before in finished.items():
         status = path.stat()
@@ -146,15 +144,13 @@ def check_kept(results: Path, finished: dict[Path, tuple[int, int]]) -> None:
         finished.setdefault(path, (status.st_ino, status.st_mtime_ns))
 
 
-def contents(results: Path) -> dict[str, bytes]:
+def contents(results):
     """The tables and the weights of every run, by folder and name."""
     files = [file for name in COMPARED for file in results.glob(f"[!.]*/{name}")]
     return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
-def hold(
-    kills: int, runs: int, updates: int, within: float, seed: int, folder: Path, kill: Kill = kill
-) -> dict[str, int]:
+def hold(kills, runs, updates, within, seed, folder, kill=kill):
     """Carry out both sweeps and compare them; counts what was killed."""
     config = folder / "killed.yaml"
     config.write_text(CONFIG % (updates, runs), encoding="utf-8")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path, monkeypatch):
     """The folder of an MNIST."""
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
     folder = tmp_path / "MNIST" / "raw"
@@ -24,13 +24,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def diagnoses(out: Path) -> dict[str, doctor.Diagnosis]:
+def diagnoses(out):
     return {check.subject: check for check in doctor.diagnose(out)}
 
 
-def test_doctor_finds_that_laggard_runs_here(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_finds_that_laggard_runs_here(data, tmp_path, capsys):
     assert main(["doctor", "--out", str(tmp_path / "results")]) == 0
     assert f"torch         {torch.__version__}" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
@@ -39,7 +37,7 @@ def test_doctor_finds_that_laggard_runs_here(
         assert bool(check.remedy) == (check.state != "ok")
 
 
-def test_doctor_names_missing_files_of_data_sets(data: Path, tmp_path: Path) -> None:
+def test_doctor_names_missing_files_of_data_sets(data, tmp_path):
     assert diagnoses(tmp_path)["mnist"].state == "ok"
     (data / IDX_FILES[0]).unlink()
     mnist = diagnoses(tmp_path)["mnist"]
@@ -48,9 +46,7 @@ def test_doctor_names_missing_files_of_data_sets(data: Path, tmp_path: Path) -> 
     assert diagnoses(tmp_path)["cifar10"].state == "missing"
 
 
-def test_a_folder_that_cannot_be_written_is_broken(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_written_is_broken(data, tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["doctor", "--out", str(tmp_path / "file")]) == 1
     *_, results, last = capsys.readouterr().out.splitlines()
@@ -59,9 +55,7 @@ def test_a_folder_that_cannot_be_written_is_broken(
     assert last.startswith("1 problem ")
 
 
-def test_doctor_reports_missing_and_failing_packages(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_missing_and_failing_packages(data, tmp_path, monkeypatch):
     (tmp_path / "ill.py").write_text("raise OSError('libill.so: no such file')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(doctor, "REQUIRED_PACKAGES", ("laggard-no-such", "numpy"))
@@ -74,7 +68,7 @@ def test_doctor_reports_missing_and_failing_packages(
     assert found["other-no-such"].remedy == "pip install 'laggard[extra]'"
 
 
-def test_doctor_checks_the_packages_of_setup_cfg() -> None:
+def test_doctor_checks_the_packages_of_setup_cfg():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     required = [line.partition(">")[0] for line in config["options"]["install_requires"].split()]

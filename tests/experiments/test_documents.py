@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 
@@ -32,10 +31,10 @@ sweep: {learning.lr: [0.1, 0.2], seed: [0, 1]}
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
+def write(tmp_path):
     (tmp_path / "base.yaml").write_text(BASE)
 
-    def written(text: str, name: str = "own.yaml") -> Path:
+    def written(text, name="own.yaml"):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
@@ -44,7 +43,7 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
     return written
 
 
-def digests(path: Path, *overrides: str) -> list[str]:
+def digests(path, *overrides):
     return [digest_of(run.config) for run in runs(load(path, *overrides))]
 
 
@@ -78,9 +77,7 @@ def digests(path: Path, *overrides: str) -> list[str]:
         ("seed: 5", ["seed=5"]),
     ],
 )
-def test_what_a_config_changes_in_its_base_is_what_overrides_change(
-    write: Callable[..., Path], own: str, overrides: list[str]
-) -> None:
+def test_changes_of_a_base_equal_overrides(write, own, overrides):
     based = write(f"base: base.yaml\n{own}\n")
     assert digests(based) == digests(based.with_name("base.yaml"), *overrides)
 
@@ -93,9 +90,7 @@ OWN = (
 
 
 @pytest.mark.parametrize("lines", list(permutations(OWN)))
-def test_own_axes_stay_whatever_comes_first(
-    write: Callable[..., Path], lines: tuple[str, ...]
-) -> None:
+def test_own_axes_stay_in_any_order(write, lines):
     """The keys that a file sets take away axes of its base, not its own."""
     own = load(write("\n".join(("base: base.yaml", *lines))))
     assert own.sweep == {"learning.lr": [0.3, 0.4], "cluster.workers": [2, 4]}
@@ -103,9 +98,7 @@ def test_own_axes_stay_whatever_comes_first(
 
 
 @pytest.mark.parametrize("lines", list(permutations(("learning: {lr: 0.5}", "sweep: {m: null}"))))
-def test_a_variant_that_is_taken_away_sets_nothing(
-    write: Callable[..., Path], lines: tuple[str, ...]
-) -> None:
+def test_removed_variant_sets_nothing(write, lines):
     write(
         "base: base.yaml\nsweep: {learning.lr: null, m: {a: {learning.lr: 1.0}, b: {learning.lr: 2.0}}}",
         "m.yaml",
@@ -114,7 +107,7 @@ def test_a_variant_that_is_taken_away_sets_nothing(
     assert (own.sweep, own.learning.lr) == ({"seed": [0, 1]}, 0.5)
 
 
-def test_a_search_keeps_what_is_not_changed(write: Callable[..., Path]) -> None:
+def test_search_keeps_unchanged_ranges(write):
     ranges = "learning.lr: {uniform: [0, 1]}, learning.momentum: {choice: [0.1, 0.2, 0.3]}"
     write(
         BASE.replace(
@@ -129,7 +122,7 @@ def test_a_search_keeps_what_is_not_changed(write: Callable[..., Path]) -> None:
     assert load(write(other, "other.yaml")).sweep == {"seed": [4, 5]}
 
 
-def test_an_error_names_the_file_in_which_its_key_stands(write: Callable[..., Path]) -> None:
+def test_error_names_the_file_of_its_key(write):
     base = write(
         BASE.replace("lr: 0.1}", "lr: 0.1, decay: 1}").replace("updates: 20", "updates: no"),
         "wrong.yaml",
@@ -150,23 +143,21 @@ def test_an_error_names_the_file_in_which_its_key_stands(write: Callable[..., Pa
     } == {str(own)}
 
 
-def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
+def test_name_and_question_are_its_own(write):
     config = load(write("# And mine?\nbase: base.yaml\n"))
     assert (config.name, config.question) == ("own", "And mine?")
     assert load(write("base: base.yaml\n")).question == ""
     assert load(write("base: base.yaml\nname: mine\n")).name == "mine"
 
 
-def test_a_name_in_the_base_is_an_entry_whose_keys_may_change(write: Callable[..., Path]) -> None:
+def test_keys_of_a_named_entry_may_change(write):
     write("base: base.yaml\nalgorithm: sync_ps\n", "middle.yaml")
     assert (
         load(write("base: middle.yaml\nalgorithm: {accumulate: 3}\n")).algorithm.name == "sync_ps"
     )
 
 
-def test_a_base_may_have_a_base_in_another_folder(
-    write: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_base_may_have_a_base_elsewhere(write, tmp_path):
     """Names of files are relative to the file in which they stand."""
     write("seconds\n1.0\n2.0\n", "middle/times.csv")
     write(
@@ -205,7 +196,7 @@ def test_a_base_may_have_a_base_in_another_folder(
         ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
     ],
 )
-def test_a_mistake_is_one_line(write: Callable[..., Path], own: str, said: str) -> None:
+def test_a_mistake_is_one_line(write, own, said):
     write("base: own.yaml\n", "other.yaml")
     with pytest.raises(ConfigError) as refused:
         load(write(own))
@@ -213,7 +204,7 @@ def test_a_mistake_is_one_line(write: Callable[..., Path], own: str, said: str) 
     assert "\n" not in str(refused.value)
 
 
-def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_found_by_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     known = examples()
     assert {"quickstart", "methods/pipedream"} <= set(known)
@@ -229,7 +220,7 @@ def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_a_name_of_several_examples_is_refused_with_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ambiguous_name_of_an_example_is_refused(monkeypatch):
     monkeypatch.setattr(
         document, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")}
     )
@@ -240,7 +231,7 @@ def test_a_name_of_several_examples_is_refused_with_theirs(monkeypatch: pytest.M
         find_config("example:x")
 
 
-def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_knows_examples(capsys):
     assert main(["list", "examples"]) == 0
     names = {
         line.strip().partition(":")[0]
@@ -252,14 +243,14 @@ def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def schema() -> Draft202012Validator:
+def schema():
     found = config_schema()
     Draft202012Validator.check_schema(found)
     return Draft202012Validator(json.loads(json.dumps(found)))
 
 
 @pytest.mark.parametrize("name", examples())
-def test_every_example_follows_the_schema(schema: Draft202012Validator, name: str) -> None:
+def test_every_example_follows_the_schema(schema, name):
     assert [error.message for error in schema.iter_errors(read(examples()[name]))] == []
 
 
@@ -288,29 +279,27 @@ def test_every_example_follows_the_schema(schema: Draft202012Validator, name: st
         "sweep: {search: {learning.lr: {uniform: [0, 1]}, runs: 2, halving: {form: 1, to: 3}}}",
     ],
 )
-def test_the_schema_finds_what_validate_finds(
-    schema: Draft202012Validator, tmp_path: Path, wrong: str
-) -> None:
+def test_schema_finds_what_validate_finds(schema, tmp_path, wrong):
     (tmp_path / "wrong.yaml").write_text(wrong)
     assert not schema.is_valid(read(tmp_path / "wrong.yaml"))
     with pytest.raises(ConfigError):
         load(tmp_path / "wrong.yaml")
 
 
-def test_the_schema_leaves_entries_of_ones_own_their_keys(schema: Draft202012Validator) -> None:
+def test_schema_leaves_plugins_their_keys(schema):
     assert schema.is_valid(
         {"algorithm": {"name": "mine:Method", "patience": 3}, "learning": {"optimizer": "mine:Own"}}
     )
 
 
-def test_a_fresh_process_prints_the_same_schema(schema: Draft202012Validator) -> None:
+def test_fresh_process_prints_the_same_schema(schema):
     printed = subprocess.run(
         [sys.executable, "-m", "laggard", "schema"], capture_output=True, check=True
     ).stdout
     assert json.loads(printed) == schema.schema
 
 
-def test_every_key_has_a_description_and_a_type(schema: Draft202012Validator) -> None:
+def test_every_key_has_a_description_and_a_type(schema):
     """A new key gets its description from the docstring of what it fills."""
     parts = {"Config": schema.schema, **schema.schema["$defs"]}
     typed = {"type", "enum", "anyOf", "$ref"}

@@ -12,7 +12,7 @@ from laggard.experiments.results.statistics import Estimate, mean, time_to_reach
 NAN = float("nan")
 
 
-def test_the_interval_is_students() -> None:
+def test_interval_is_that_of_student():
     values = [0.91, 0.95, 0.93, 0.97]
     of = mean(values)
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
@@ -20,7 +20,7 @@ def test_the_interval_is_students() -> None:
     assert (of.n, of.kind, of.reached) == (4, "mean", None)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+def test_interval_covers_the_truth_at_its_rate():
     rng = np.random.default_rng(0)
     trials = 4000
     covered = sum(
@@ -30,12 +30,12 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
 
 
-def test_one_seed_has_no_interval() -> None:
+def test_one_seed_has_no_interval():
     assert math.isnan(mean([0.5]).half)
     assert format_estimate(mean([0.5])) == "0.5 (n = 1)"
 
 
-def test_who_diverged_is_in_n_and_not_in_the_mean() -> None:
+def test_diverged_seed_counts_in_n_only():
     of = mean([0.5, NAN, 0.7], diverged=1)
     assert (of.value, of.n, of.diverged) == (pytest.approx(0.6), 3, 1)
     assert format_estimate(of, 100, "%") == "60 (0 to 100) % (n = 3, 1 diverged)"
@@ -43,13 +43,13 @@ def test_who_diverged_is_in_n_and_not_in_the_mean() -> None:
     assert format_estimate(mean([NAN], diverged=1)) == "- (n = 1, 1 diverged)"
 
 
-def test_where_all_got_there_their_time_is_a_mean() -> None:
+def test_time_that_all_reach_is_a_mean():
     of = time_to_reach([1.0, 2.0, 3.0], [9.0] * 3, [False] * 3)
     assert (of.value, of.kind, of.reached) == (2.0, "mean", 3)
     assert of.half == mean([1.0, 2.0, 3.0]).half
 
 
-def median_of_scipy(times: list[float], followed: list[float], never: list[bool]) -> float | None:
+def median_of_scipy(times, followed, never):
     """The median of scipy's product-limit estimate."""
     there = [time for time in times if not math.isnan(time)]
     if not there:
@@ -64,14 +64,14 @@ def median_of_scipy(times: list[float], followed: list[float], never: list[bool]
     return float(below[0]) if len(below) else None
 
 
-def test_a_worked_example_of_the_median() -> None:
+def test_a_worked_example_of_the_median():
     """At 1: 1 of 5, S = 0.8. One leaves at 2. At 3: 1 of 3, S = 0.533. At 4: 1 of 2, S = 0.267."""
     of = time_to_reach([1, NAN, 3, 4, NAN], [9, 2, 9, 9, 5], [False] * 5)
     assert (of.value, of.kind, of.reached, of.n) == (4, "median", 3, 5)
     assert format_estimate(of, 1, "s") == "median 4 s (3 of 5)"
 
 
-def test_the_median_is_the_product_limits() -> None:
+def test_median_equals_that_of_scipy():
     rng = np.random.default_rng(1)
     kinds = set()
     for _ in range(300):
@@ -92,14 +92,14 @@ def test_the_median_is_the_product_limits() -> None:
     assert kinds == {"mean", "median", "more", "never"}
 
 
-def test_not_reached_is_not_dropped() -> None:
+def test_censored_seed_is_not_dropped():
     """One of five was quick: the median is not its time, but lies beyond all that was seen."""
     of = time_to_reach([1.0, *[NAN] * 4], [5.0] * 5, [False] * 5)
     assert (of.value, of.kind, of.reached) == (5.0, "more", 1)
     assert format_estimate(of, 1, "s") == "> 5 s (1 of 5)"
 
 
-def test_who_diverged_never_gets_there() -> None:
+def test_diverged_seed_never_reaches_the_target():
     """Were they taken as runs that ended early, the estimate would be 1: two of two that were
     left.
     """
@@ -122,7 +122,5 @@ def test_who_diverged_never_gets_there() -> None:
         (5.12345, NAN, "5.123"),
     ],
 )
-def test_a_number_has_the_digits_that_its_interval_warrants(
-    value: float, half: float, said: str
-) -> None:
+def test_interval_decides_the_number_of_digits(value, half, said):
     assert format_estimate(Estimate(value, half, "mean", 3, None, 0), show_n=False) == said

@@ -5,9 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +26,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_file_that_cannot_be_written_is_named_where_it_was_to_stand(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_unwritable_file_is_named(toy, tmp_path):
     command = [sys.executable, "-c", LIMITED, "run", str(toy()), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
@@ -40,15 +36,15 @@ def test_a_file_that_cannot_be_written_is_named_where_it_was_to_stand(
     assert not list(tmp_path.glob("out/toy/.*"))
 
 
-def test_a_run_whose_folder_is_removed_names_its_own(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_run_without_its_folder_is_named(
+    toy,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     simulate = running.simulate
 
-    def simulate_and_remove(*args: Any, **given: Any) -> Any:
+    def simulate_and_remove(*args, **given):
         shutil.rmtree(tmp_path / "out")
         return simulate(*args, **given)
 
@@ -58,9 +54,7 @@ def test_a_run_whose_folder_is_removed_names_its_own(
     assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}: No such file or directory\n", err), err
 
 
-def test_an_index_that_is_a_folder_is_named(
-    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_in_place_of_an_index_is_named(toy, tmp_path, capsys):
     index = tmp_path / "out" / "toy" / "sweep.json"
     index.mkdir(parents=True)
     assert main(["sweep", str(toy("sweep: {seeds: 2}")), "--out", str(tmp_path / "out")]) == 2
@@ -78,14 +72,14 @@ def test_an_index_that_is_a_folder_is_named(
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
     ],
 )
-def test_no_memory_is_a_line(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: Exception,
-) -> None:
-    def exhaust(*args: object, **given: object) -> None:
+def test_lack_of_memory_is_one_line(
+    toy,
+    tmp_path,
+    monkeypatch,
+    capsys,
+    error,
+):
+    def exhaust(*args, **given):
         raise error
 
     monkeypatch.setattr(running, "simulate", exhaust)
@@ -95,9 +89,7 @@ def test_no_memory_is_a_line(
     assert line.startswith(f"{path}: out of memory: ")
 
 
-def test_a_name_that_no_file_system_takes_is_refused(
-    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_long_name_is_refused(toy, tmp_path, capsys):
     path = toy(f"name: {'n' * 300}")
     assert main(["validate", str(path)]) == 2
     assert re.fullmatch(
@@ -106,7 +98,7 @@ def test_a_name_that_no_file_system_takes_is_refused(
     assert main(["validate", str(toy(f"name: {'n' * 80}"))]) == 0
 
 
-def test_files_can_be_read_by_whom_the_umask_lets(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_have_the_mode_of_the_umask(toy, tmp_path):
     before = os.umask(0o027)
     try:
         path = run(load(toy()), tmp_path / "out").path

@@ -3,8 +3,6 @@ ratio.
 """
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +23,7 @@ sweep:
 """
 
 
-def test_staleness_by_theory_and_as_measured(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_staleness_agrees_with_theory(toy, tmp_path):
     """Equal constant times: three others push in between, but for the first gradients, which are
     left out.
     """
@@ -46,9 +44,7 @@ def test_staleness_by_theory_and_as_measured(toy: Callable[..., Path], tmp_path:
     assert table["n"][0] == (results[0].updates["time"] > end / 2).sum()
 
 
-def test_seconds_of_an_update_by_theory_and_as_measured(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_seconds_of_an_update_agree_with_theory(toy, tmp_path):
     more = "cluster.slowdowns=[{worker: 0, factor: 5}]"
     table = expected_seconds(sweep(load(toy("", TEXT), more, "stop.updates=640"), tmp_path))
     assert table["theory"][:2].tolist() == pytest.approx([1 / 3.2, 5.0])
@@ -99,14 +95,12 @@ def seconds(algorithm, cluster):
 
 
 @pytest.fixture
-def own(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> Callable[..., Path]:
+def own(module, toy, tmp_path):
     """Runs an algorithm of one's own that brings its closed forms; the folder of the result."""
     module("brings", OWN)
     text = "task: {model: timing}\nstop: {updates: 41}\n"
 
-    def result(name: str = "Held", workers: int = 1) -> Path:
+    def result(name="Held", workers=1):
         more = [
             f"algorithm={{name: 'brings:{name}', hold: 3}}",
             f"cluster={{workers: {workers}, compute: {{mean: 5}}}}",
@@ -117,9 +111,7 @@ def own(
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
-def test_an_algorithm_of_ones_own_brings_its_closed_forms(
-    own: Callable[..., Path], reloaded: bool
-) -> None:
+def test_plugin_brings_its_closed_forms(own, reloaded):
     """They stand in the tables and in the figure, also of a result that another process reads."""
     result = load_result(own())
     if reloaded:
@@ -134,9 +126,9 @@ def test_an_algorithm_of_ones_own_brings_its_closed_forms(
     )
 
 
-def test_a_class_has_the_closed_forms_that_it_registered_and_no_others(
-    own: Callable[..., Path],
-) -> None:
+def test_class_has_its_registered_closed_forms_only(
+    own,
+):
     """Held derives from AsyncPS, whose P - 1 is not its own; it refuses two workers; Derived
     registered nothing.
     """
@@ -145,9 +137,7 @@ def test_a_class_has_the_closed_forms_that_it_registered_and_no_others(
         assert (row["law"], row["theory"] != row["theory"]) == ("", True)
 
 
-def test_theory_runs_no_source_that_has_changed_since_the_run(
-    own: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_theory_runs_no_changed_source(own, tmp_path):
     result = load_result(own())
     del sys.modules["brings"]
     (tmp_path / "brings.py").write_text(OWN.replace("constant(algorithm.hold)", "constant(7)"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laggard import Results, load, load_results, sweep
+from laggard import load, load_results, sweep
 from laggard.experiments.cli import main
 
 CONFIG = """\
@@ -26,7 +26,7 @@ MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow":
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     (out / "rates.yaml").write_text(CONFIG)
     return sweep(load(out / "rates.yaml"), out)
@@ -39,25 +39,25 @@ class Recorder:
 
     made: list["Recorder"]
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given, **named):
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [("made", given, named)]
         type(self).made.append(self)
 
-    def __enter__(self) -> "Recorder":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return lambda *given, **named: self.calls.append((name, given, named))
 
-    def of(self, method: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    def of(self, method):
         return [(given, named) for name, given, named in self.calls if name == method]
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
+def stand_in(monkeypatch):
     """In the place of TensorBoard's and W&B's writers."""
 
     class Writer(Recorder):
@@ -73,7 +73,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
     return Writer
 
 
-def runs_of(results: Results) -> dict[str, Any]:
+def runs_of(results):
     """By the name that exports give a member: its metrics, and what its config and its member
     say.
     """
@@ -88,9 +88,7 @@ def runs_of(results: Results) -> dict[str, Any]:
     return found
 
 
-def test_tensorboard_gets_measures_over_updates_and_virtual_time(
-    results: Results, tmp_path: Path, stand_in: type[Recorder]
-) -> None:
+def test_tensorboard_gets_measures_over_updates_and_virtual_time(results, tmp_path, stand_in):
     assert results.export("tensorboard", tmp_path) == tmp_path
     written = {Path(writer.of("made")[0][0][0]).name: writer for writer in stand_in.made}
     assert set(written) == set(runs_of(results))
@@ -111,9 +109,7 @@ def test_tensorboard_gets_measures_over_updates_and_virtual_time(
         assert "\n    cluster:\n      workers: 2\n" in given[1]
 
 
-def test_wandb_is_offline_and_gets_every_row(
-    results: Results, tmp_path: Path, stand_in: type[Recorder]
-) -> None:
+def test_wandb_is_offline_and_gets_every_row(results, tmp_path, stand_in):
     results[0].export("wandb", tmp_path)
     expected = {
         name: told for name, told in runs_of(results).items() if name.startswith(results.names[0])
@@ -131,9 +127,7 @@ def test_wandb_is_offline_and_gets_every_row(
         assert logged == [(row.updates, row.time, row.test_loss) for row in rows.itertuples()]
 
 
-def test_what_is_not_finite_is_left_out(
-    results: Results, tmp_path: Path, stand_in: type[Recorder]
-) -> None:
+def test_what_is_not_finite_is_left_out(results, tmp_path, stand_in):
     assert results[0].metrics["train_loss"].isna().any(), "nothing is tested"
     results[0].export("tensorboard", tmp_path)
     assert all(
@@ -143,12 +137,12 @@ def test_what_is_not_finite_is_left_out(
 
 @pytest.mark.parametrize("to", MODULES)
 def test_a_library_that_is_missing_is_named_in_one_line(
-    to: str,
-    results: Results,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    to,
+    results,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.setitem(sys.modules, MODULES[to], None)
     assert main(["export", str(results[0].path), "--to", to, str(tmp_path / "there")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -156,9 +150,7 @@ def test_a_library_that_is_missing_is_named_in_one_line(
     assert f"{to} =\n" in (Path(__file__).parents[2] / "setup.cfg").read_text()
 
 
-def test_tensorboard_refuses_a_folder_with_the_run(
-    results: Results, tmp_path: Path, stand_in: type[Recorder], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tensorboard_refuses_a_folder_with_the_run(results, tmp_path, stand_in, capsys):
     (tmp_path / f"{results.names[0]}.0").mkdir()
     assert main(["export", str(results[0].path), "--to", "tensorboard", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -166,15 +158,13 @@ def test_tensorboard_refuses_a_folder_with_the_run(
 
 
 @pytest.mark.parametrize("words", ["--to wandb", "--to wandb there --from 1"])
-def test_export_refuses_a_missing_folder_and_a_window(
-    words: str, results: Results, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_refuses_a_missing_folder_and_a_window(words, results, capsys):
     assert main(["export", str(results[0].path), *words.split()]) == 2
     assert capsys.readouterr().err.startswith("laggard export --to wandb: expected ")
 
 
 @pytest.mark.slow
-def test_tensorboard_reads_what_was_written(results: Results, tmp_path: Path) -> None:
+def test_tensorboard_reads_what_was_written(results, tmp_path):
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert main(["export", str(results[0].path.parent), "--to", "tensorboard", str(tmp_path)]) == 0
     for name, (rows, _) in runs_of(load_results(results[0].path.parent)).items():
@@ -189,7 +179,7 @@ def test_tensorboard_reads_what_was_written(results: Results, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default:::mlflow")
-def test_mlflow_reads_what_was_written(results: Results, tmp_path: Path) -> None:
+def test_mlflow_reads_what_was_written(results, tmp_path):
     mlflow = pytest.importorskip("mlflow")
     assert results.export("mlflow", tmp_path)
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")

@@ -7,20 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import count
-from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from laggard import Result, load, run, sweep
+from laggard import load, run, sweep
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.grid import runs
 from laggard.experiments.results import snapshots as files
 from laggard.experiments.results import store
 from laggard.experiments.results.store import SNAPSHOT
@@ -34,27 +32,25 @@ posix = pytest.mark.skipif(os.name != "posix", reason="kills")
 
 
 @pytest.fixture
-def spec(toy: Callable[..., Path]) -> RunSpec:
+def spec(toy):
     return runs(load(toy(), "learning.optimizer=adam", "sweep={learning.lr: [0.1, 0.05]}"))[0]
 
 
 @pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def seconds(monkeypatch):
     """One second of wall time passes from one update to the next."""
     ticks = count()
     monkeypatch.setattr(snapshots, "monotonic", lambda: next(ticks))
 
 
 @pytest.fixture
-def interrupted(
-    monkeypatch: pytest.MonkeyPatch, seconds: None
-) -> Callable[[RunSpec, Path, float], Path]:
+def interrupted(monkeypatch, seconds):
     """Simulates a run up to its first snapshot after so many updates, at which it is interrupted;
     the snapshot.
     """
 
-    def interrupt(spec: RunSpec, out: Path, after: float = 28) -> Path:
-        def write(*given: Any) -> None:
+    def interrupt(spec, out, after=28):
+        def write(*given):
             files_write(*given)
             raise KeyboardInterrupt
 
@@ -68,7 +64,7 @@ def interrupted(
     return interrupt
 
 
-def contents(result: Result) -> dict[str, Any]:
+def contents(result):
     """The bytes of every file of a result; of the manifest what does not tell of the wall clock."""
     manifest = json.loads((result.path / "manifest.json").read_text(encoding="utf-8"))
     kept = {key: value for key, value in manifest.items() if key not in CIRCUMSTANCES}
@@ -80,14 +76,14 @@ def contents(result: Result) -> dict[str, Any]:
     return {"manifest.json": kept, **others}
 
 
-def leave(own: Path, spec: RunSpec, pid: int = 2**22 + 1) -> Path:
+def leave(own, spec, pid=2**22 + 1):
     """Give the folder of this process to one that has died."""
     left = own.with_name(f"{own.name.rpartition('.')[0]}.{pid}")
     own.rename(left)
     return left / SNAPSHOT
 
 
-def test_an_interrupted_run_goes_on(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+def test_interrupted_run_resumes(spec, tmp_path, interrupted):
     """In the process that was interrupted, and in another one."""
     whole = contents(run_spec(spec, tmp_path / "whole"))
     for number in (0, 1):
@@ -101,9 +97,7 @@ def test_an_interrupted_run_goes_on(spec: RunSpec, tmp_path: Path, interrupted) 
         assert not list((out / "toy").glob(".*"))
 
 
-def test_a_snapshot_stays_until_its_run_is_finished(
-    spec: RunSpec, tmp_path: Path, interrupted
-) -> None:
+def test_snapshot_stays_until_its_run_is_finished(spec, tmp_path, interrupted):
     """Whatever else is simulated there; with `force` the run begins again."""
     out = tmp_path / "out"
     left = leave(interrupted(spec, out).parent, spec)
@@ -116,7 +110,7 @@ def test_a_snapshot_stays_until_its_run_is_finished(
     assert not left.parent.exists()
 
 
-def test_only_one_process_takes_a_snapshot(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+def test_only_one_process_takes_a_snapshot(spec, tmp_path, interrupted):
     path = spec.folder(tmp_path)
     for _ in range(5):
         leave(interrupted(spec, tmp_path, 5).parent, spec)
@@ -130,11 +124,11 @@ def test_only_one_process_takes_a_snapshot(spec: RunSpec, tmp_path: Path, interr
         assert not list(path.parent.glob(".*"))
 
 
-def flip(content: bytes) -> bytes:
+def flip(content):
     return content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
 
 
-def after(tens: bytes) -> Callable[[bytes], bytes]:
+def after(tens):
     """Lets a snapshot after 2x updates be one after as many tens as given."""
     return lambda content: content.replace(b'"updates":"2', b'"updates":"' + tens)
 
@@ -154,9 +148,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_snapshot_is_refused_in_one_line(
-    name: str, spec: RunSpec, tmp_path: Path, interrupted
-) -> None:
+def test_a_damaged_snapshot_is_refused_in_one_line(name, spec, tmp_path, interrupted):
     damage, why = DAMAGED[name]
     file = interrupted(spec, tmp_path / "out")
     before = file.read_bytes()
@@ -174,9 +166,7 @@ LIMITS = {"updates": (30, 60), "time": (0.12, 0.3), "epochs": (1.5, 3.0), "gradi
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_a_finished_run_goes_on_to_a_longer_stop(
-    limit: str, toy: Callable[..., Path], tmp_path: Path, seconds: None
-) -> None:
+def test_finished_run_continues_to_a_longer_stop(limit, toy, tmp_path, seconds):
     """From its last snapshot, of which its end is no part."""
     out, (before, after) = tmp_path / "out", LIMITS[limit]
     short, long = (load(toy(), f"stop={{{limit}: {value}}}") for value in (before, after))
@@ -190,9 +180,7 @@ def test_a_finished_run_goes_on_to_a_longer_stop(
     assert not (run(short, out, force=True).path / SNAPSHOT).exists()
 
 
-def test_there_must_be_a_run_to_continue(
-    toy: Callable[..., Path], tmp_path: Path, seconds: None
-) -> None:
+def test_continue_needs_a_shorter_run(toy, tmp_path, seconds):
     """With a snapshot, and another stop alone."""
     run(load(toy()), tmp_path)
     run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
@@ -221,7 +209,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 @posix
-def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_killed_process_resumes_bit_for_bit(toy, tmp_path):
     """One that is killed as soon as it has written a snapshot."""
     path, out = toy(), tmp_path / "out"
     whole = contents(run(load(path), tmp_path / "whole"))
@@ -236,7 +224,7 @@ def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path
 
 @posix
 @pytest.mark.slow
-def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_killed_sweep_resumes_each_run(toy, tmp_path):
     """In worker processes."""
     out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
     options = f"--out {out} --jobs 2 --snapshots 0"
@@ -257,7 +245,7 @@ def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_method_goes_on_byte_for_byte(path: Path, tmp_path: Path, interrupted) -> None:
+def test_every_method_resumes_bit_for_bit(path, tmp_path, interrupted):
     """The last run of its config, interrupted after 70 % of the updates of its nodes."""
     spec, seen = runs(load(path))[-1], list[Any]()
     whole = run_spec(

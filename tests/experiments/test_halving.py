@@ -1,45 +1,41 @@
 """Successive halving: which settings go on, that each rung is a plain sweep, and what it costs."""
 
 import re
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from laggard import ConfigError, Results, load, run, sweep
+from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.document import examples
 from laggard.experiments.config.rungs import halving_of
 from laggard.experiments.config.search import numbered_draws
-from laggard.experiments.running.halving import Rung, expected_gradients, halve
+from laggard.experiments.running.halving import expected_gradients, halve
 
 RATES = "learning.lr: {log_uniform: [0.01, 3]}"
 BUDGETS = "{key: stop.updates, from: 4, to: 36, by: test_loss}"
 SEARCH = f"{{{RATES}, learning.momentum: {{uniform: [0, 0.9]}}, runs: 9}}"
 
 
-def halved(path: Path, out: Path, *overrides: str) -> list[Rung]:
+def halved(path, out, *overrides):
     return list(halve(load(path, *overrides), partial(sweep, out=out, jobs=1)))
 
 
-def plain(path: Path, out: Path, *overrides: str) -> Results:
+def plain(path, out, *overrides):
     """The whole search as a grid."""
     return sweep(load(path, *overrides), out, jobs=1)
 
 
-def losses(results: Results) -> dict[float, float]:
+def losses(results):
     """Learning rate -> the mean loss at the end, infinite where it is not finite."""
     means = results.final.fillna({"test_loss": np.inf}).groupby("learning.lr")["test_loss"].mean()
     return {rate: loss if np.isfinite(loss) else np.inf for rate, loss in means.items()}
 
 
 @pytest.mark.parametrize("more", ["", "seeds: 2, ", "learning.seed: [3, 4], "])
-def test_the_best_of_the_whole_grid_at_each_budget_go_on(
-    toy: Callable[..., Path], tmp_path: Path, more: str
-) -> None:
+def test_best_settings_of_each_budget_go_on(toy, tmp_path, more):
     """Against rungs that are chosen from sweeps of all settings, where learning rates are told
     apart by hand.
     """
@@ -60,9 +56,7 @@ def test_the_best_of_the_whole_grid_at_each_budget_go_on(
         assert [rates[number] for number in rung.best] == left
 
 
-def test_a_setting_that_goes_on_is_what_it_is_in_the_whole_grid_bit_for_bit(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_setting_that_goes_on_equals_its_grid_run(toy, tmp_path):
     path = toy(f"sweep: {{search: {SEARCH}}}")
     last = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[-1].results
     (every,) = plain(path, tmp_path, "stop.updates=36")
@@ -74,9 +68,7 @@ def test_a_setting_that_goes_on_is_what_it_is_in_the_whole_grid_bit_for_bit(
     np.testing.assert_array_equal(best.metrics[measures].to_numpy(), rows)
 
 
-def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_settings_of_several_runs_go_on_together(toy, tmp_path):
     search = f"{{{RATES}, cluster.workers: {{choice: [2, 3]}}, runs: 8, halving: {BUDGETS[:-1]}, factor: 2}}}}"
     path = toy(f"sweep: {{search: {search}}}")
     rungs = halved(path, tmp_path)
@@ -97,9 +89,7 @@ def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")} == stamps
 
 
-def test_rungs_cost_what_their_settings_and_budgets_say(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_cost_of_rungs_follows_settings_and_budgets(toy, tmp_path):
     """Of a synchronous worker, an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x
     36.
     """
@@ -117,9 +107,7 @@ def test_rungs_cost_what_their_settings_and_budgets_say(
     assert expected_gradients(config, halving) == [36.0, 36.0, 36.0]
 
 
-def test_what_diverges_is_worse_than_what_does_not(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_diverged_setting_is_the_worst(toy, tmp_path):
     search = "{learning.lr: {choice: [1.0e+30, 0.1, 1.0e+31]}, runs: 3, halving: {key: stop.updates, from: 9, to: 27"
     path = toy(f"sweep: {{search: {search}, by: test_loss}}}}}}")
     first, last = halved(path, tmp_path)
@@ -129,17 +117,13 @@ def test_what_diverges_is_worse_than_what_does_not(
 
 
 @pytest.mark.parametrize("simulate", [sweep, run])
-def test_rungs_are_refused_where_one_grid_is_run(
-    toy: Callable[..., Path], tmp_path: Path, simulate: Callable[..., object]
-) -> None:
+def test_rungs_are_refused_where_one_grid_is_run(toy, tmp_path, simulate):
     config = load(toy(f"sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}"))
     with pytest.raises(ConfigError, match=r"^sweep\.search\.halving: "):
         simulate(config, tmp_path)
 
 
-def test_the_command_says_what_rungs_will_cost_who_wins_and_what_they_cost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_costs_and_the_best_draw(tmp_path, capsys):
     config = [str(examples()["halving"]), "sweep.search.runs=4", "--out", str(tmp_path)]
     config += [
         "sweep.search.halving={key: stop.updates, from: 4, to: 8, factor: 2, by: test_accuracy}"

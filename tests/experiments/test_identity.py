@@ -1,9 +1,7 @@
 """A run's id depends on what its result depends on, and on nothing else."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
 from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.schema import Part, part
+from laggard.experiments.config.schema import part
 
 ROOT = Path(__file__).parents[2]
 TRACE = "cluster.compute={law: trace, file: times.csv}"
@@ -24,7 +22,7 @@ GRAPH = [
 ]
 
 
-def write_times(folder: Path, seconds: float) -> Path:
+def write_times(folder, seconds):
     folder.mkdir(exist_ok=True)
     (folder / "times.csv").write_text("seconds\n" + f"{seconds}\n" * 10)
     return folder
@@ -37,10 +35,10 @@ def write_times(folder: Path, seconds: float) -> Path:
         ("edges.edgelist", RING, COMPLETE, GRAPH),
     ],
 )
-def test_an_edited_file_makes_another_run_and_a_moved_one_does_not(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str,
-    overrides: list[str],
-) -> None:  # fmt: skip
+def test_edited_file_makes_another_run(
+    toy, tmp_path, monkeypatch, name, before, after,
+    overrides,
+) :  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(before)
     first = run(load(toy(), *overrides), tmp_path / "out")
@@ -57,9 +55,7 @@ def test_an_edited_file_makes_another_run_and_a_moved_one_does_not(
     assert run(load(toy(), *again), tmp_path / "out").manifest == second.manifest
 
 
-def test_names_are_relative_to_the_config_and_in_overrides_to_the_current_directory(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_names_are_relative_to_their_config(toy, tmp_path, monkeypatch):
     """One basename in two folders."""
     write_times(tmp_path, 1.0)
     monkeypatch.chdir(write_times(tmp_path / "here", 9.0))
@@ -98,9 +94,7 @@ def test_names_are_relative_to_the_config_and_in_overrides_to_the_current_direct
     }
 
 
-def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_over_files_is_labelled_by_their_names(toy, tmp_path, monkeypatch):
     for name, seconds in (("one", 1.0), ("two", 2.0), ("three", 2.0)):
         write_times(tmp_path / name, seconds)
     path = toy()
@@ -120,12 +114,12 @@ def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
         load(path)
 
 
-def test_a_file_that_changes_after_the_config_was_read_is_refused(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_file_changed_after_load_is_refused(
+    toy,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.chdir(write_times(tmp_path, 1.0))
     config = load(toy(), TRACE)
     stored = run(config, tmp_path / "out").path / "config.yaml"
@@ -151,7 +145,7 @@ def test_a_file_that_changes_after_the_config_was_read_is_refused(
 CONFIGS = sorted(examples().values())
 
 
-def deciding(config: Config) -> str:
+def deciding(config):
     resolved = config.as_dict()
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
@@ -159,18 +153,18 @@ def deciding(config: Config) -> str:
     return json.dumps({**resolved, "sweep": list(resolved["sweep"].items())}, sort_keys=True)
 
 
-def test_two_configs_have_one_digest_exactly_where_all_that_decides_is_equal() -> None:
+def test_digest_is_equal_for_equal_settings_only():
     every = [spec for path in CONFIGS for spec in runs(load(path))]
-    digests: dict[str, set[str]] = {}
+    digests = {}
     for spec in every:
         digests.setdefault(spec.digest, set()).add(deciding(spec.config))
     assert all(len(meanings) == 1 for meanings in digests.values())
     assert len(digests) == len({deciding(spec.config) for spec in every}) > 100
 
 
-def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(
-    toy: Callable[..., Path],
-) -> None:
+def test_default_that_is_written_changes_no_digest(
+    toy,
+):
     plain = RunSpec(load(toy())).digest
     for key, standard, other in (
         ("algorithm", "{name: async_ps, shards: 1}", "{name: async_ps, shards: 2}"),
@@ -187,9 +181,7 @@ def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(
         assert RunSpec(load(toy(), f"{key}={other}")).digest != plain, key
 
 
-def test_a_new_key_with_a_default_changes_no_digest(
-    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_key_with_default_changes_no_digest(toy, monkeypatch):
     from dataclasses import dataclass, field
 
     from laggard.experiments.config import config as module
@@ -211,7 +203,7 @@ def test_a_new_key_with_a_default_changes_no_digest(
     assert RunSpec(load(toy(), "algorithm={name: async_ps, patience: 3}")).digest != before
 
 
-def standard_values() -> dict[str, Any]:
+def standard_values():
     """Each key with its default: of a choice once, with a default per entry where they differ."""
     choices = {
         name: choice.parts
@@ -220,7 +212,7 @@ def standard_values() -> dict[str, Any]:
         if isinstance(choice, parts.NamedChoice) and choice is not cluster.DISTRIBUTION
     }
     values = _defaults("Config", Config)
-    groups: list[type[Part]] = [
+    groups = [
         cluster.ClusterPart,
         parts.StopPart,
         parts.EvaluatePart,
@@ -229,7 +221,7 @@ def standard_values() -> dict[str, Any]:
     for group in groups:
         values |= _defaults(group.__name__, group)
     for name, entries in choices.items():
-        defaults: dict[str, dict[str, Any]] = {}
+        defaults = {}
         for entry, group in entries.items():
             for key, value in _defaults(name, group).items():
                 defaults.setdefault(key, {})[entry] = value
@@ -242,7 +234,7 @@ def standard_values() -> dict[str, Any]:
     return values
 
 
-def _defaults(owner: str, group: type[Part]) -> dict[str, Any]:
+def _defaults(owner, group):
     values = {}
     for key, field in group.model_fields.items():
         if not field.is_required():
@@ -251,7 +243,7 @@ def _defaults(owner: str, group: type[Part]) -> dict[str, Any]:
     return values
 
 
-def test_no_default_has_changed() -> None:
+def test_no_default_has_changed():
     """A digest leaves defaults out: if one changes, old results would be presented as new ones.
 
     Where a default must change, raise `DEFAULTS_VERSION` in `experiments/config/config.py`, and
@@ -261,9 +253,7 @@ def test_no_default_has_changed() -> None:
     assert standard_values() == written
 
 
-def test_another_version_of_the_defaults_makes_other_runs(
-    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_version_of_defaults_is_part_of_ids(toy, monkeypatch):
     config = load(toy())
     before = digest_of(config)
     monkeypatch.setattr("laggard.experiments.config.config.DEFAULTS_VERSION", DEFAULTS_VERSION + 1)

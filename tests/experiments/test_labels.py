@@ -5,14 +5,11 @@ alive.
 import csv
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from laggard import ConfigError, Results, load, load_results, sweep
+from laggard import ConfigError, load, load_results, sweep
 from laggard.experiments.figures import ENTRIES, save
 from laggard.experiments.results.formats import format_table
 from laggard.experiments.results.measures import summary
@@ -31,7 +28,7 @@ QUESTION = "$a_$ <b>x</b>\n\\input{y} **z**?"
 
 
 @pytest.fixture
-def results(toy: Callable[..., Path], tmp_path: Path) -> Results:
+def results(toy, tmp_path):
     variants = {
         label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)
     }
@@ -40,19 +37,19 @@ def results(toy: Callable[..., Path], tmp_path: Path) -> Results:
     return load_results(tmp_path / "out" / "toy")
 
 
-def unescape(text: str) -> str:
+def unescape(text):
     """A label as it is shown: a line break as text."""
     return text.replace("\n", "\\n")
 
 
-def test_a_terminal_is_told_nothing(results: Results) -> None:
+def test_labels_make_no_control_characters(results):
     for text in (FORMATS["text"](table(results)), format_table(summary(results))):
         assert all(line.isprintable() for line in text.splitlines())
         for label in LABELS:
             assert sum(line.startswith(unescape(label) + " ") for line in text.splitlines()) == 1
 
 
-def test_markdown_has_a_row_a_label_and_no_markup(results: Results) -> None:
+def test_labels_make_no_markup_in_markdown(results):
     shown = FORMATS["md"](table(results))
     rows = [line for line in shown.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(LABELS)
@@ -61,7 +58,7 @@ def test_markdown_has_a_row_a_label_and_no_markup(results: Results) -> None:
     assert not re.search(r"[<`*\[\]$]|_a_", plain.partition("\n\nn = 1")[0].replace("---:", ""))
 
 
-def test_a_spreadsheet_finds_no_formula(results: Results) -> None:
+def test_labels_make_no_formula_in_csv(results):
     rows = list(csv.reader(FORMATS["csv"](table(results)).splitlines()))
     assert not [
         cell
@@ -72,7 +69,7 @@ def test_a_spreadsheet_finds_no_formula(results: Results) -> None:
     assert {row[0].removeprefix("'") for row in rows[1:]} == set(map(unescape, LABELS))
 
 
-def test_latex_has_a_row_a_label_and_no_command(results: Results) -> None:
+def test_labels_make_no_command_in_latex(results):
     lines = FORMATS["latex"](table(results)).splitlines()
     comments = [line for line in lines if line.startswith("%")]
     rows = [line for line in lines if line.endswith(" \\\\")]
@@ -84,7 +81,7 @@ def test_latex_has_a_row_a_label_and_no_command(results: Results) -> None:
         assert not re.search(r"(?<!\\)[%#^~]|\\(?!\\$|text|[$%&#_{}])", row.removesuffix("\\\\"))
 
 
-def test_a_line_about_an_error_is_a_line(toy: Callable[..., Path]) -> None:
+def test_error_has_no_control_characters(toy):
     with pytest.raises(ValueError, match="unknown") as caught:
         load(toy('"a\\nb": 1'))
     assert str(caught.value).isprintable()
@@ -94,9 +91,7 @@ def test_a_line_about_an_error_is_a_line(toy: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     "function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__
 )
-def test_figures_show_dollar_signs(
-    results: Results, function: Callable[..., Figure], tmp_path: Path
-) -> None:
+def test_figures_show_dollar_signs(results, function, tmp_path):
     try:
         figure = function([results[0], results[5]])
     except ValueError:  # it does not apply

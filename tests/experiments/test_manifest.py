@@ -3,9 +3,6 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,18 +17,18 @@ READ = ["run", "config", "status", "reached", "mileage", "gradients", "evaluated
 
 
 @pytest.fixture
-def folder(toy: Callable[..., Path], tmp_path: Path) -> Path:
+def folder(toy, tmp_path):
     sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path / "out")
     return tmp_path / "out" / "toy"
 
 
-def first_of(folder: Path) -> tuple[Path, dict[str, Any]]:
+def first_of(folder):
     path = load_results(folder)[0].path
     return path, json.loads((path / "manifest.json").read_text())
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "sweep.json"])
-def test_flipped_bit_is_noticed(folder: Path, name: str) -> None:
+def test_flipped_bit_is_noticed(folder, name):
     path, _ = first_of(folder)
     file = path / name if name == "manifest.json" else folder / name
     whole, rng = file.read_bytes(), random.Random(7)
@@ -48,7 +45,7 @@ def test_flipped_bit_is_noticed(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("key", READ)
-def test_entry_of_another_type_is_refused(folder: Path, key: str) -> None:
+def test_entry_of_another_type_is_refused(folder, key):
     path, content = first_of(folder)
     for wrong in ({}, [5], [{"member": 0}], None, 1.5, "x", True):
         if wrong == {} and key in ("files", "messages"):
@@ -70,9 +67,9 @@ def test_entry_of_another_type_is_refused(folder: Path, key: str) -> None:
     lambda content: {**content, "mileage": {**content["mileage"], "updates": 41.0}},
 ], ids=["status", "diverged", "versions", "schema", "number"])  # fmt: skip
 def test_changed_manifest_is_refused_and_simulated_again(
-    spoil: Callable[[dict[str, Any]], dict[str, Any]], folder: Path, toy: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    spoil, folder, toy,
+    capsys,
+) :  # fmt: skip
     path, content = first_of(folder)
     (other,) = (result.path for result in load_results(folder) if result.path != path)
     before = (other / "manifest.json").stat().st_mtime_ns
@@ -106,7 +103,7 @@ INDEX = {"runs": [{"run": "0123456789ab", "labels": {}}]}
     ],
 )
 @pytest.mark.parametrize("name", ["sweep.json", "manifest.json"])
-def test_damaged_json_is_refused_in_one_line(folder: Path, name: str, content: Any) -> None:
+def test_damaged_json_is_refused_in_one_line(folder, name, content):
     file = folder / name
     if name == "manifest.json":
         file = first_of(folder)[0] / name
@@ -117,15 +114,13 @@ def test_damaged_json_is_refused_in_one_line(folder: Path, name: str, content: A
     assert "\n" not in str(caught.value)
 
 
-def test_index_without_finished_runs_is_refused(tmp_path: Path) -> None:
+def test_index_without_finished_runs_is_refused(tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps(seal(INDEX)))
     with pytest.raises(ResultError, match="none of its 1 runs is finished"):
         load_results(tmp_path)
 
 
-def test_result_of_another_version_is_named(
-    folder: Path, toy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_result_of_another_version_is_named(folder, toy, capsys):
     path, content = first_of(folder)
     before = (path / "config.yaml").stat().st_mtime_ns
     write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
@@ -148,18 +143,16 @@ def test_result_of_another_version_is_named(
     assert "by laggard" not in said.err
 
 
-def test_two_grids_of_one_name_keep_their_files(
-    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
     """As quickstart and a grid of one's own over it, and `run` of the same config."""
     folder = tmp_path / "out" / "toy"
     seeds, rates = "sweep: {seed: [0, 1]}", "sweep: {task.noise: [0.1, 0.2, 0.3]}"
 
-    def asked(command: str, *more: str, grid: str = seeds) -> str:
+    def asked(command, *more, grid=seeds):
         assert main([command, str(toy(grid)), *more, "--out", str(folder.parent)]) == 0
         return capsys.readouterr().err
 
-    def shown(where: Path = folder) -> list[dict[str, Any]]:
+    def shown(where=folder):
         return [dict(result.labels) for result in load_results(where)]
 
     first, second = [{"seed": 0}, {"seed": 1}], [{"task.noise": noise} for noise in (0.1, 0.2, 0.3)]
@@ -190,7 +183,7 @@ def test_two_grids_of_one_name_keep_their_files(
     assert (folder / "report.html").read_bytes() == whole["report.html"]
 
 
-def test_earlier_sweep_draws_beside_its_own_index(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_earlier_sweep_draws_beside_its_own_index(toy, tmp_path):
     from laggard.experiments.config.grid import runs
     from laggard.experiments.results.store import sweep_folder, write_index
 

@@ -1,11 +1,7 @@
-"""Every config in `configs/methods/`: it asks a question and answers it within seconds; every
-method has one.
-"""
+"""Configs of methods and networks: every method has one, which runs within seconds."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import pytest
 
@@ -14,21 +10,27 @@ from laggard.experiments.config.grid import runs
 from laggard.experiments.running.run import run_spec
 from laggard.simulator import ALGORITHMS
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "methods").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "configs"
+CONFIGS = sorted((FOLDER / "methods").glob("*.yaml"))
+NETWORKS = sorted((FOLDER / "networks").glob("*.yaml"))
 SECONDS = 20.0
 """What one run may take of the processor: three are meant; neighbours and measuring coverage
 multiply them.
 """
 
 
-def test_every_method_has_a_config() -> None:
+def test_every_method_has_a_config():
     without = [
         name for name in ALGORITHMS if not any(path.stem.startswith(name) for path in CONFIGS)
     ]
     assert not without, f"no configs/methods/<method>*.yaml for {', '.join(without)}"
 
 
-def cases() -> Iterator[Any]:
+def test_every_network_has_a_config():
+    assert {load(path).task.model for path in NETWORKS} == {"resnet", "vision", "lstm"}
+
+
+def cases():
     """Each config with its last run, and for `make slow` with all; in CI one config of each
     method.
     """
@@ -38,19 +40,16 @@ def cases() -> Iterator[Any]:
             path, False, id=f"{path.stem}-last", marks=[] if main else [pytest.mark.slow]
         )
         yield pytest.param(path, True, id=f"{path.stem}-all", marks=pytest.mark.slow)
+    for path in NETWORKS:
+        yield pytest.param(path, False, id=path.stem)
 
 
 @pytest.mark.parametrize(("path", "every"), list(cases()))
-def test_a_methods_config_answers_its_question_in_seconds(
-    path: Path, every: bool, tmp_path: Path
-) -> None:
+def test_config_runs_in_seconds(path, every, tmp_path):
     """Of its runs the last, or all of them."""
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first.startswith("# ")
-    assert first.endswith("?")
     planned = runs(load(path))
     methods = {run.config.algorithm.name for run in planned}
-    assert any(path.stem.startswith(method) for method in methods), f"it runs {', '.join(methods)}"
+    assert path in NETWORKS or any(path.stem.startswith(method) for method in methods)
     for run in planned if every else planned[-1:]:
         start = process_time()
         result = run_spec(run, tmp_path)

@@ -40,7 +40,7 @@ TABLE = pd.DataFrame(
 )
 
 
-def write(folder: Path, name: str = "net.csv") -> Path:
+def write(folder, name="net.csv"):
     path = folder / "plain.yaml"
     path.write_text(
         PLAIN.replace("message_bytes: 5", f"message_bytes: 5, changes: {{file: {name}}}")
@@ -50,7 +50,7 @@ def write(folder: Path, name: str = "net.csv") -> Path:
 
 @pytest.mark.parametrize("method", ["async_ps", "all_reduce"])
 @pytest.mark.parametrize("name", ["net.csv", "stars.csv", "net.parquet"])
-def test_a_table_and_its_rows_make_the_same_run(name: str, method: str, tmp_path: Path) -> None:
+def test_table_of_changes_equals_its_rows(name, method, tmp_path):
     TABLE.to_csv(tmp_path / "net.csv", index=False)
     stars = TABLE.assign(sender=["0", "-1", "*", "*"], receiver=["-1", "*", "2", ""])
     stars.to_csv(tmp_path / "stars.csv", index=False)
@@ -67,7 +67,7 @@ def test_a_table_and_its_rows_make_the_same_run(name: str, method: str, tmp_path
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_the_content_of_a_table_makes_the_run_and_its_place_does_not(tmp_path: Path) -> None:
+def test_table_is_identified_by_its_content(tmp_path):
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for folder in (tmp_path, moved):
@@ -88,9 +88,7 @@ ROWS_REFUSED = [(kind, row) for kind, table in TABLES.items() for row in table["
 NAMES = {"slowdowns": "slowdowns: [{file: %s}]", "changes": "network: {changes: {file: %s}}"}
 
 
-def refusal(
-    folder: Path, kind: str, name: str, content: str | None, capsys: pytest.CaptureFixture[str]
-) -> str:
+def refusal(folder, kind, name, content, capsys):
     """What `validate` says of a table, after the config and the key."""
     if content is not None:
         (folder / name).write_text(content)
@@ -106,9 +104,7 @@ def refusal(
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS_REFUSED)
-def test_broken_row_is_one_line(
-    kind: str, row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_row_is_one_line(kind, row, tmp_path, capsys):
     table = TABLES[kind]
     content = f"{table['columns']}\n{table['valid']}\n{row}\n"
     said = refusal(tmp_path, kind, "table.csv", content, capsys)
@@ -118,9 +114,7 @@ def test_broken_row_is_one_line(
 @pytest.mark.parametrize("content", ["", "x,y\n1,2\n", "COLUMNS\n", "\x00\n", None])
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
 @pytest.mark.parametrize("kind", TABLES)
-def test_file_without_a_table_is_one_line(
-    kind: str, name: str, content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_without_a_table_is_one_line(kind, name, content, tmp_path, capsys):
     if content is not None:
         content = content.replace("COLUMNS", TABLES[kind]["columns"])
     assert refusal(tmp_path, kind, name, content, capsys).startswith("expected ")

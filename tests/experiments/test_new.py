@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main()
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def written(tmp_path, monkeypatch):
     """The current directory, with an entry of every kind."""
     monkeypatch.chdir(tmp_path)
     for kind in KINDS:
@@ -26,7 +25,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def console(*words: str) -> subprocess.CompletedProcess[str]:
+def console(*words):
     """A command in a process of its own, without the current directory on Python's path, as an
     installed one is.
     """
@@ -34,9 +33,7 @@ def console(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
 
 
-def test_three_files_are_written_and_it_is_said_what_to_do_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_writes_three_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for kind in KINDS:
         assert main(["new", kind, f"my_{kind}"]) == 0
@@ -50,20 +47,20 @@ def test_three_files_are_written_and_it_is_said_what_to_do_with_them(
 
 
 @pytest.mark.slow
-def test_the_tests_pass_as_they_are(written: Path) -> None:
+def test_generated_tests_pass(written):
     done = console("-m", "pytest", "-q", *(f"test_my_own_{kind}.py" for kind in KINDS))
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_config_runs_as_it_is(
-    kind: str,
-    written: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    module: Any,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_generated_config_runs(
+    kind,
+    written,
+    monkeypatch,
+    module,
+    capsys,
+):
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     capsys.readouterr()
     assert main(["run", f"my_own_{kind}.yaml"]) == 0
@@ -75,15 +72,13 @@ def test_a_config_runs_as_it_is(
     assert f"my_own_{kind}:{entry}" in (run.path / "config.yaml").read_text()
 
 
-def test_a_config_runs_from_the_console(written: Path) -> None:
+def test_generated_config_runs_from_the_console(written):
     done = console("-c", LAGGARD, "run", "my_own_algorithm.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert "results/my_own_algorithm/" in done.stdout
 
 
-def test_the_generated_files_keep_the_style_of_the_house(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generated_files_pass_ruff(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in KINDS:
         main(["new", kind, f"my_{kind}"])
@@ -95,9 +90,7 @@ def test_the_generated_files_keep_the_style_of_the_house(
 
 
 @pytest.mark.parametrize("there", ["mine.py", "mine.yaml", "test_mine.py"])
-def test_nothing_is_overwritten(
-    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_overwritten(there, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / there).write_text("mine")
     assert main(["new", "algorithm", "mine"]) == 2
@@ -118,13 +111,13 @@ INVALID_NAMES = ["MyLaw", "my-law", "my_law.py", "../law", "2nd", "while"]
     ],
 )
 def test_a_mistake_is_one_line(
-    kind: str,
-    name: str,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    kind,
+    name,
+    said,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.chdir(tmp_path)
     assert main(["new", kind, name]) == 2
     err = capsys.readouterr().err

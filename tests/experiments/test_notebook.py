@@ -43,7 +43,7 @@ TABLES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     (out / "grid.yaml").write_text(CONFIG)
     sweep(load(out / "grid.yaml"), out)
@@ -51,14 +51,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> Results:
+def results(folder):
     return load_results(folder)
 
 
 @pytest.mark.parametrize("options", TABLES)
-def test_a_table_has_the_cells_that_the_command_prints(
-    options: str, results: Results, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_table_has_the_cells_of_the_command(options, results, folder, capsys):
     made = results.table(**TABLES[options])
     assert main(["table", str(folder), *options.split()]) == 0
     question, _, *printed = capsys.readouterr().out.splitlines()
@@ -68,7 +66,7 @@ def test_a_table_has_the_cells_that_the_command_prints(
     assert [question, *printed[2 + len(made) :]] == [made.attrs["question"], *made.attrs["notes"]]
 
 
-def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(results: Results) -> None:
+def test_summary_adds_the_seconds_of_the_manifests(results):
     pd.testing.assert_frame_equal(
         results.summary.drop(columns="wall_seconds").reset_index(drop=True),
         summary(results).reset_index(drop=True),
@@ -82,9 +80,7 @@ def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(result
         pd.testing.assert_frame_equal(result.summary, rows, check_dtype=False)
 
 
-def test_figures_are_completed_and_are_those_of_the_command(
-    results: Results, folder: Path, tmp_path: Path
-) -> None:
+def test_figures_equal_those_of_the_command(results, folder, tmp_path):
     assert set(dir(results.plot)) == set(FIGURES)
     for name, options, given in [
         ("learning", "--x updates", {"x": "updates"}),
@@ -99,13 +95,13 @@ def test_figures_are_completed_and_are_those_of_the_command(
     assert results[0].plot.timeline().axes
 
 
-def test_a_figure_that_does_not_exist_is_an_attribute_error_with_a_hint(results: Results) -> None:
+def test_unknown_figure_is_an_attribute_error(results):
     with pytest.raises(AttributeError, match=r"lr_dealy: no such figure; did you mean lr_delay\?"):
         results.plot.lr_dealy  # noqa: B018
     assert not hasattr(results.plot, "_repr_html_")
 
 
-def test_a_cliff_of_a_run_alone_names_its_delay(tmp_path: Path) -> None:
+def test_cliff_of_one_run_names_its_delay(tmp_path):
     (tmp_path / "late.yaml").write_text(
         "task: {model: quadratic}\ncluster: {workers: 1}\nalgorithm: {name: delayed, delay: 3}\n"
         "stop: {updates: 20}\nsweep: {learning.lr: [0.01, 0.1]}\n"
@@ -114,7 +110,7 @@ def test_a_cliff_of_a_run_alone_names_its_delay(tmp_path: Path) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["delay D = 3"]
 
 
-def test_html_is_a_small_table_in_which_text_is_escaped(results: Results) -> None:
+def test_html_is_short_and_escaped(results):
     html = results._repr_html_()
     assert "Is &lt;b&gt;1&lt;/b&gt; &amp; 2 enough?" in html
     assert "&lt;i&gt;late&lt;/i&gt;" in html
@@ -127,15 +123,13 @@ def test_html_is_a_small_table_in_which_text_is_escaped(results: Results) -> Non
     assert results.where(**{"learning.lr": 7})._repr_html_().startswith("<p>Results(0 of 0 runs")
 
 
-def test_html_reads_no_more_runs_than_it_shows(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_html_reads_only_shown_runs(results, monkeypatch):
     monkeypatch.setattr("laggard.experiments.notebook.HTML_ROWS", 2)
     html = Results([*results[:2], replace(results[2], path=Path("missing"))])._repr_html_()
     assert html.count("finished") == 2
 
 
-def test_a_config_shows_its_explicit_settings_as_yaml(folder: Path) -> None:
+def test_config_shows_its_explicit_settings(folder):
     html = load(folder.parent / "grid.yaml")._repr_html_()
     assert "cluster:\n  workers: 3\n" in html
     assert "&lt;i&gt;late&lt;/i&gt;: {algorithm" in html

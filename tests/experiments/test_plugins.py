@@ -5,14 +5,12 @@ the tables.
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from laggard import ConfigError, Result, load, load_result, load_results, run, sweep
+from laggard import ConfigError, load, load_result, load_results, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import RunSpec
 
@@ -33,16 +31,16 @@ class Absolute(DCASGDc):
 ABSOLUTE = VARIANT.replace("VALUE", "value.abs()")
 
 
-def same(one: Result, other: Result) -> bool:
+def same(one, other):
     return torch.equal(one.weights, other.weights) and one.updates.equals(other.updates)
 
 
 def test_variant_of_dc_asgd_needs_one_line(
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    module,
+    toy,
+    tmp_path,
+    monkeypatch,
+):
     """The variant as a user would write it; with g*g in its place it is DC-ASGD, bit for bit."""
     module(
         "mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared")
@@ -64,9 +62,7 @@ def test_variant_of_dc_asgd_needs_one_line(
     assert not torch.equal(late[1], late[2])
 
 
-def test_modules_are_found_beside_the_config(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_modules_are_found_beside_the_config(module, toy, tmp_path):
     module("mine", ABSOLUTE)
     module("here/nearby", ABSOLUTE)
     config = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
@@ -187,9 +183,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("what", PAIRS)
-def test_plugin_equals_the_built_in_entry(
-    what: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_plugin_equals_the_built_in_entry(what, module, toy, tmp_path):
     module("pieces", PIECES)
     before, own = PAIRS[what]
     path = toy()
@@ -200,9 +194,7 @@ def test_plugin_equals_the_built_in_entry(
     assert load_result(mine.path).config.as_dict() == mine.config.as_dict()
 
 
-def test_algorithm_without_learning_needs_no_rule(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_algorithm_without_learning_needs_no_rule(module, toy, tmp_path):
     source = """
 from dataclasses import dataclass
 from laggard.simulator import Algorithm
@@ -291,12 +283,12 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_missing_or_broken_plugin_is_one_line(
-    name: str,
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    name,
+    module,
+    toy,
+    tmp_path,
+    capsys,
+):
     from fnmatch import fnmatchcase
 
     for file in {"mine", name.partition(":")[0].partition(".")[0], "helping"} & set(SOURCES):
@@ -322,9 +314,7 @@ def test_missing_or_broken_plugin_is_one_line(
         ("rule: 1", "algorithm.rule: unknown key"),
     ],
 )
-def test_fields_of_a_plugin_are_keys(
-    keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
-) -> None:
+def test_fields_of_a_plugin_are_keys(keys, said, module, toy):
     module("mine", MINE)
     path = toy()
     assert load(path, "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
@@ -342,20 +332,18 @@ def test_fields_of_a_plugin_are_keys(
         ("task={model: mlp, dataset: 'mine:Fine'}", "task.dataset.name"),
     ],
 )
-def test_plugin_of_another_kind_is_refused(
-    override: str, key: str, module: Callable[..., Path], toy: Callable[..., Path]
-) -> None:
+def test_plugin_of_another_kind_is_refused(override, key, module, toy):
     module("mine", MINE)
     with pytest.raises(ConfigError, match=f"{key}: expected a class that serves as laggard"):
         load(toy(), override)
 
 
 def test_changed_source_is_another_run(
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    module,
+    toy,
+    tmp_path,
+    monkeypatch,
+):
     """Also within one process, as in a notebook, and where the new source is as long as the old and
     as young.
     """
@@ -393,12 +381,12 @@ HELPERS = {
 
 @pytest.mark.parametrize("how", HELPERS)
 def test_imported_sources_are_part_of_the_run_id(
-    how: str,
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    how,
+    module,
+    toy,
+    tmp_path,
+    monkeypatch,
+):
     """Within one process, and where the new source is as long as the old and as young."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     name, source = HELPERS[how]
@@ -426,9 +414,7 @@ def test_imported_sources_are_part_of_the_run_id(
 
 
 @pytest.mark.slow
-def test_new_process_reads_no_stale_bytecode(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_new_process_reads_no_stale_bytecode(module, toy, tmp_path):
     own, said = "learning.compensation='mine:Absolute'", []
     environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -446,11 +432,11 @@ def test_new_process_reads_no_stale_bytecode(
 
 
 def test_source_edited_after_an_import_is_read_again(
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    module,
+    toy,
+    tmp_path,
+    monkeypatch,
+):
     import importlib
 
     own = "learning.compensation='mine:Absolute'"
@@ -468,9 +454,9 @@ def test_source_edited_after_an_import_is_read_again(
 
 @pytest.mark.parametrize("command", ["validate", "run", "sweep"])
 def test_no_plugins_imports_nothing(
-    command: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    command, module, toy, tmp_path,
+    capsys,
+) :  # fmt: skip
     module("mine", f"import pathlib\npathlib.Path({str(tmp_path / 'hit')!r}).touch()\n{ABSOLUTE}")
     path = toy("sweep: {learning.compensation: ['mine:Absolute', none]}")
     where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
@@ -482,9 +468,7 @@ def test_no_plugins_imports_nothing(
     assert (tmp_path / "hit").exists()
 
 
-def test_result_is_read_without_its_plugin(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_result_is_read_without_its_plugin(module, toy, tmp_path):
     """And its resolved config holds the hash of the source that it was run with."""
     for file in ("pieces", "mine"):
         module(file, {"pieces": PIECES, "mine": ABSOLUTE}[file])
@@ -508,9 +492,7 @@ def test_result_is_read_without_its_plugin(
         load(read.path / "config.yaml", "sweep={}")
 
 
-def test_stored_config_needs_the_same_source(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_stored_config_needs_the_same_source(module, toy, tmp_path):
     module("mine", ABSOLUTE)
     result = run(load(toy(), "learning.compensation='mine:Absolute'"), tmp_path / "out")
     path = result.path / "config.yaml"
@@ -524,9 +506,7 @@ def test_stored_config_needs_the_same_source(
         load(path)
 
 
-def test_two_modules_of_one_name_are_refused(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_modules_of_one_name_are_refused(module, toy, tmp_path):
     module("mine", ABSOLUTE)
     module("other/mine", ABSOLUTE)
     (tmp_path / "other" / "toy.yaml").write_text(toy().read_text())
@@ -536,9 +516,7 @@ def test_two_modules_of_one_name_are_refused(
         load(tmp_path / "other" / "toy.yaml", own)
 
 
-def test_class_of_a_notebook_is_hashed(
-    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, module: Any
-) -> None:
+def test_class_of_a_notebook_is_hashed(toy, monkeypatch, module):
     """A notebook's `__main__` has no file; its cells are sources that `inspect` knows."""
     import linecache
     from types import ModuleType
@@ -590,9 +568,7 @@ class Table(nn.Module):
 ON_BLOBS = "dataset: {name: synthetic, samples: 40}, batch: 4"
 
 
-def test_torch_module_is_a_network(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_torch_module_is_a_network(module, toy, tmp_path):
     module("nets", MODULES)
     path = toy()
     table = run(load(path, f"task={{model: mlp, hidden: [6], {ON_BLOBS}}}"), tmp_path / "out")
@@ -617,9 +593,7 @@ def test_torch_module_is_a_network(
         ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
     ],
 )
-def test_broken_network_is_one_line(
-    keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
-) -> None:
+def test_broken_network_is_one_line(keys, said, module, toy):
     from fnmatch import fnmatchcase
 
     module("nets", MODULES)
@@ -648,12 +622,12 @@ class Once(Algorithm):
 
 
 def test_method_that_returns_early_is_noted(
-    module: Callable[..., Path],
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    module,
+    toy,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     module("brief", ONCE)
     path = toy()
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)

@@ -8,7 +8,7 @@ from laggard.experiments.config.config import digest_of
 from laggard.models.vision import vision_layers
 
 
-def test_a_preset_is_its_keys_and_those_beside_it_count(toy):
+def test_keys_beside_a_preset_override_it(toy):
     said = {
         "workers": 16,
         "compute": {"law": "gamma", "mean": 1.0, "cv": 0.1, "speed": 8.13e12},
@@ -35,7 +35,7 @@ def test_every_preset_is_a_cluster(toy, name):
     ("name", "images"),
     [("aws-p2.8xlarge", 52), ("dgx1-p100", 219), ("dgx1-v100", 330), ("aws-p3dn", 330)],
 )
-def test_a_gpu_makes_as_many_images_a_second_as_was_measured(toy, name, images):
+def test_preset_of_a_gpu_has_the_measured_speed(toy, name, images):
     """ResNet-50, 6 operations for each of its multiplications."""
     config = load(
         toy(), "task={model: network_timing, batch: 32}", f"cluster={{preset: {name}, workers: 8}}"

@@ -1,8 +1,5 @@
 """Weight decay, clipping, schedules in a list and losses, as configs say them."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -44,13 +41,13 @@ class Shrinking(SGD):
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(CONFIG)
     return path
 
 
-def test_a_config_becomes_the_rule_and_the_loss_that_it_says(config: Path) -> None:
+def test_config_builds_its_rule_and_loss(config):
     loaded = load(config)
     rule = loaded.learning.build()
     assert (rule.weight_decay, rule.clip) == (0.1, ClipNorm(0.5))
@@ -59,9 +56,7 @@ def test_a_config_becomes_the_rule_and_the_loss_that_it_says(config: Path) -> No
     assert load(config, "learning.clip={value: 2}").learning.build().clip == ClipValue(2.0)
 
 
-def test_numbers_of_the_recipe_are_members_of_one_run_each_of_which_is_a_run_alone(
-    config: Path, tmp_path: Path
-) -> None:
+def test_members_with_other_recipes_equal_single_runs(config, tmp_path):
     (spec,) = runs(load(config, *(f"sweep.{key}={values}" for key, values in AXES.items())))
     assert len(spec.members) == 8
     together = run(spec.config, tmp_path / "out").weights
@@ -72,16 +67,14 @@ def test_numbers_of_the_recipe_are_members_of_one_run_each_of_which_is_a_run_alo
         )
 
 
-def test_a_stored_config_is_the_run_that_it_was(config: Path, tmp_path: Path) -> None:
+def test_stored_config_has_the_same_id(config, tmp_path):
     result = run(load(config), tmp_path / "out")
     assert (
         runs(load(result.path / "config.yaml"))[0].folder(tmp_path / "out").name == result.path.name
     )
 
 
-def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
-    config: Path, module: Callable[..., Path]
-) -> None:
+def test_optimiser_may_define_its_weight_decay(config, module):
     module("leaning", LEANING)
     plain = "learning={optimizer: %s, weight_decay: 0.3}"
     for name in ("adamw", "'leaning:Shrinking'"):
@@ -93,7 +86,7 @@ def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
     )
 
 
-def test_augmentation_is_a_key_of_images_that_changes_no_run_at_its_default(config: Path) -> None:
+def test_augmentation_is_for_images_only(config):
     images = (
         "task={model: mlp, dataset: {name: synthetic_images, samples: 40, size: 8}, batch: 4}",
     )
@@ -132,9 +125,7 @@ class Noisy(Net):
 """
 
 
-def test_a_network_of_ones_own_has_dropout_and_no_other_random_numbers(
-    config: Path, module: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_network_may_have_dropout_modules_only(config, module, tmp_path):
     module("dropping", DROPPING)
     task = "task={model: 'dropping:%s', dataset: {name: synthetic, samples: 40}, batch: 4, p: %s}"
     first, second, plain = (

@@ -1,7 +1,6 @@
 """Tables that a config reads: a replayed recording, and slowdowns."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,6 @@ import pytest
 from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.results.result import Result
 
 PLAIN = """
 cluster: {workers: 3, compute: {law: gamma, mean: 1.0, cv: 0.5}, network: {latency: 0.25}}
@@ -19,7 +17,7 @@ stop: {updates: 60}
 """
 
 
-def compute_times(result: Result) -> pd.DataFrame:
+def compute_times(result):
     """The tidy table of a run's compute times: in the order in which each worker began."""
     rows = result.updates.sort_values(["worker", "started"])
     rows = rows.assign(
@@ -30,9 +28,7 @@ def compute_times(result: Result) -> pd.DataFrame:
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("method", ["async_ps", "sync_ps", "all_reduce"])
-def test_a_replayed_recording_has_the_times_of_the_run(
-    tmp_path: Path, method: str, suffix: str
-) -> None:
+def test_replayed_recording_has_the_recorded_times(tmp_path, method, suffix):
     """Bit for bit: compute times are multiples of 2^-10 s, so that moments and their differences
     are not rounded.
 
@@ -61,7 +57,7 @@ def test_a_replayed_recording_has_the_times_of_the_run(
     pd.testing.assert_frame_equal(replayed.updates, first, check_exact=True)
 
 
-def test_a_replayed_recording_of_any_times_is_right_to_rounding(tmp_path: Path) -> None:
+def test_replayed_recording_is_right_to_rounding(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN)
     recorded = run(load(path), tmp_path / "results")
@@ -84,7 +80,7 @@ LIST = """[{worker: 0, start: 1, end: 3, factor: 4}, {worker: 1, start: 2.5, end
   {worker: 0, start: 5, end: 9, factor: 0.25}, {worker: 2, at: 4, back: 6}]"""
 
 
-def test_a_table_of_slowdowns_is_what_a_list_of_them_is(tmp_path: Path) -> None:
+def test_table_of_slowdowns_equals_a_list(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN)
     listed = run(load(path, f"cluster.slowdowns={LIST}"), tmp_path / "results")
@@ -99,7 +95,7 @@ def test_a_table_of_slowdowns_is_what_a_list_of_them_is(tmp_path: Path) -> None:
         assert len({table.path, listed.path, plain.path}) == 3
 
 
-def test_an_edited_table_of_slowdowns_makes_another_run(tmp_path: Path) -> None:
+def test_edited_table_of_slowdowns_makes_another_run(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
     TABLE.to_csv(tmp_path / "slow.csv", index=False)
@@ -113,9 +109,7 @@ def test_an_edited_table_of_slowdowns_makes_another_run(tmp_path: Path) -> None:
     assert RunSpec(load(path)).digest != before
 
 
-def test_a_factor_with_which_a_run_would_never_end_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_factor_without_end_is_one_line(tmp_path, capsys):
     (tmp_path / "slow.csv").write_text("worker,from,to,factor\n1,5,7,1e-15\n")
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
@@ -148,9 +142,7 @@ THREE = [0, 1, 2]
         ),
     ],
 )
-def test_a_broken_parquet_table_of_compute_times_is_one_line(
-    columns: dict[str, list[float]], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_table_of_times_is_one_line(columns, said, tmp_path, capsys):
     pd.DataFrame(columns).to_parquet(tmp_path / "compute.parquet")
     path = tmp_path / "plain.yaml"
     law = "{law: trace, file: compute.parquet, column: seconds, worker: worker}"

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from laggard.experiments.cli import main
 from laggard.experiments.references import AUTHOR_AND_YEAR, SOURCE_PARAGRAPH, works, works_of
 from tests.documents import ROOT
@@ -18,7 +16,7 @@ PACKAGES = [
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 
 
-def docstrings_with_sources() -> dict[str, str]:
+def docstrings_with_sources():
     """Every docstring with a source, by its place."""
     found = {}
     for file in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
@@ -30,7 +28,7 @@ def docstrings_with_sources() -> dict[str, str]:
     return found
 
 
-def test_every_named_source_is_in_references() -> None:
+def test_every_named_source_is_in_references():
     missing = []
     for place, text in docstrings_with_sources().items():
         source = " ".join(" ".join(SOURCE_PARAGRAPH.findall(text)).split())
@@ -49,7 +47,7 @@ def test_every_named_source_is_in_references() -> None:
     assert missing == []
 
 
-def test_every_work_is_complete_and_has_its_own_key() -> None:
+def test_every_reference_is_complete():
     text = (ROOT / "experiments/references.bib").read_text(encoding="utf-8")
     assert len(works()) == text.count("@")
     assert text == "\n".join(work.bibtex for work in works().values())
@@ -61,7 +59,7 @@ def test_every_work_is_complete_and_has_its_own_key() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-def test_list_names_the_works_of_an_entry(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_the_works_of_an_entry(capsys):
     assert main(["list", "adpsgd"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "lian2018: Lian, Zhang, Zhang, Liu (2018). Asynchronous Decentralized" in shown

@@ -1,8 +1,6 @@
 """What a config may not hold: one line that names the key, as `refusals.yaml` lists it."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -26,7 +24,7 @@ BEGINNINGS = {
 
 
 @pytest.fixture
-def files(data: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+def files(data, monkeypatch):
     """Writes a config of two workers beside files of every format."""
     monkeypatch.chdir(data)
     (data / "latin.txt").write_bytes("Größe".encode("latin-1") * 99)
@@ -35,7 +33,7 @@ def files(data: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     return lambda: path
 
 
-def refusal(path: Path, *overrides: str) -> ConfigError:
+def refusal(path, *overrides):
     with pytest.raises(ConfigError) as caught:
         load(path, *overrides)
     return caught.value
@@ -43,12 +41,12 @@ def refusal(path: Path, *overrides: str) -> ConfigError:
 
 @pytest.mark.parametrize(("config", "kind", "override", "named"), ROWS)
 def test_refusal_is_one_line_that_names_the_key(
-    config: str,
-    kind: str,
-    override: str,
-    named: Any,
-    request: pytest.FixtureRequest,
-) -> None:
+    config,
+    kind,
+    override,
+    named,
+    request,
+):
     path = request.getfixturevalue(config)()
     error = refusal(path, *override.split("; "))
     key, suggestion = (named, None) if isinstance(named, str) else named
@@ -70,9 +68,7 @@ IN_A_FILE = [
 
 
 @pytest.mark.parametrize("override", IN_A_FILE)
-def test_file_is_refused_like_its_override(
-    stragglers: Callable[[], Path], tmp_path: Path, override: str
-) -> None:
+def test_file_is_refused_like_its_override(stragglers, tmp_path, override):
     path = stragglers()
     key, _, value = override.partition("=")
     document = put(parse_yaml(path.read_text(), "here"), key, parse_yaml(value, "there"))

@@ -1,9 +1,7 @@
 """Many runs as one table: what each run says, no more, and nothing read before it is needed."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +22,7 @@ sweep:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A sweep of four runs, two of which are ensembles of two."""
     from tests.experiments.conftest import TOY
 
@@ -35,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "toy"
 
 
-def test_tables_are_those_of_the_runs_with_their_coordinates(folder: Path) -> None:
+def test_joint_tables_add_the_labels(folder):
     results = load_results(folder)
     assert results.keys == ["method", "seed", "learning.lr"]
     assert [result.labels["method"] for result in results] == ["sync", "sync", "late", "late"]
@@ -60,7 +58,7 @@ def test_tables_are_those_of_the_runs_with_their_coordinates(folder: Path) -> No
     assert set(results.metrics.loc[~late, "learning.lr"]) == {0.05, 0.2}
 
 
-def test_final_is_a_row_per_run_and_member_at_the_end(folder: Path) -> None:
+def test_final_has_the_last_row_of_members(folder):
     results = load_results(folder)
     rows = results.final
     assert len(rows) == 2 * 2 + 2
@@ -72,9 +70,7 @@ def test_final_is_a_row_per_run_and_member_at_the_end(folder: Path) -> None:
     assert set(rows["status"]) == {"finished"}
 
 
-def test_a_member_that_diverged_says_so_at_its_end(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_final_names_diverged_members(toy, tmp_path):
     result = run(load(toy("sweep: {learning.lr: [0.1, 1e10]}")), tmp_path)
     rows = Results([result]).final
     assert rows["status"].tolist() == ["finished", "diverged"]
@@ -82,10 +78,8 @@ def test_a_member_that_diverged_says_so_at_its_end(
     assert rows["diverged_at"][1] == result.manifest["diverged"][0]["updates"]
 
 
-def test_nothing_but_manifests_is_read_before_it_is_asked_for(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashed: list[Path] = []
+def test_files_are_read_on_first_use(folder, monkeypatch):
+    hashed = []
     real = store.hash_of
     monkeypatch.setattr(store, "hash_of", lambda path: hashed.append(path) or real(path))
     results = load_results(folder)
@@ -100,7 +94,7 @@ def test_nothing_but_manifests_is_read_before_it_is_asked_for(
     assert hashed == [late[1].path / "workers.parquet", late[0].path / "workers.parquet"]
 
 
-def test_a_spoilt_run_is_refused_only_where_it_is_read(folder: Path, tmp_path: Path) -> None:
+def test_damaged_run_is_refused_only_when_read(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "toy")
     results = load_results(tmp_path / "toy")
     (results[0].path / "updates.parquet").write_bytes(b"PAR1")
@@ -110,7 +104,7 @@ def test_a_spoilt_run_is_refused_only_where_it_is_read(folder: Path, tmp_path: P
         results.scan("updates", where={"method": "sync"})
 
 
-def test_a_scan_is_the_part_of_the_table_that_was_asked_for(folder: Path) -> None:
+def test_scan_is_the_wanted_part(folder):
     results = load_results(folder)
     updates = results.updates
     for where, rows in (
@@ -137,7 +131,7 @@ def test_a_scan_is_the_part_of_the_table_that_was_asked_for(folder: Path) -> Non
     assert set(lr["method"]) == {"sync"}
 
 
-def test_runs_and_members_are_found_by_their_values(folder: Path) -> None:
+def test_where_selects_runs_and_members(folder):
     results = load_results(folder)
     assert [result.labels["seed"] for result in results.where(seed=1)] == [1, 1]
     one = results.where(**{"learning.lr": 0.2, "seed": [0, 1]})
@@ -152,7 +146,7 @@ def test_runs_and_members_are_found_by_their_values(folder: Path) -> None:
         results.where(**{"learning.Lr": 1})
 
 
-def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
+def test_parameters_are_the_differing_keys(folder):
     results = load_results(folder)
     table = results.parameters
     assert table["algorithm.name"].tolist() == ["sync_ps", "sync_ps", "async_ps", "async_ps"]
@@ -180,21 +174,19 @@ def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_named(
-    folder: Path, call: Callable[[Results], object], said: str
-) -> None:
+def test_unknown_table_or_column_is_named(folder, call, said):
     with pytest.raises(ValueError, match=said):
         call(load_results(folder))
 
 
-def test_an_unfinished_sweep_says_so(folder: Path, tmp_path: Path) -> None:
+def test_unfinished_sweep_knows_its_plan(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "toy")
     (load_results(tmp_path / "toy")[0].path / "manifest.json").unlink()
     results = load_results(tmp_path / "toy")
     assert (len(results), results.planned) == (3, 4)
 
 
-def test_the_same_run_twice_counts_once_unless_it_is_called_otherwise(folder: Path) -> None:
+def test_run_given_twice_counts_once(folder):
     """It is no further seed; under other labels it is a row of its own."""
     results = load_results(folder)
     twice = Results([*results, *results[:2]])
@@ -204,12 +196,12 @@ def test_the_same_run_twice_counts_once_unless_it_is_called_otherwise(folder: Pa
     assert named.metrics["run"].nunique() == 2
 
 
-def test_messages_of_a_sweep_are_one_table(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_messages_of_a_sweep_are_one_table(toy, tmp_path):
     results = sweep(load(toy("record: {messages: true}\nsweep: {seed: [0, 1]}\n")), tmp_path)
     assert len(results.messages) == sum(len(one.messages) for one in results)
     assert set(results.messages["seed"]) == {0, 1}
 
 
-def test_there_is_nothing_to_read_of_no_runs(folder: Path) -> None:
+def test_no_runs_have_no_table(folder):
     with pytest.raises(ValueError, match="metrics: there are no runs"):
         _ = load_results(folder)[:0].final

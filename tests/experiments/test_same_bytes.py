@@ -1,8 +1,5 @@
 """One run id, one set of bytes: whatever the number of processes and of threads."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -22,9 +19,7 @@ WAYS = {
 @pytest.mark.parametrize(
     "network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)]
 )
-def test_jobs_and_threads_change_no_byte(
-    network: str, processes: int, toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_jobs_and_threads_change_no_byte(network, processes, toy, tmp_path):
     """Of `config.yaml` neither, unless `threads` says how many. Processes take seconds to start."""
     task = f"task={{model: {network}, dataset: digits, batch: 32}}"
     overrides = [task, "stop={updates: 12}", "evaluate={every_updates: 4}", "sweep.seed=[0, 1]"]

@@ -2,10 +2,6 @@
 them.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -19,13 +15,13 @@ LR = "learning.lr: {log_uniform: [0.001, 1]}"
 WORKERS = "cluster.workers: {integer: [2, 4]}"
 
 
-def settings(**search: Any) -> list[dict[str, Any]]:
+def settings(**search):
     """What is drawn, in the order of values."""
     groups = draw_settings(search, "sweep.search")
     return [{**outer, **member} for outer, members in groups for member in members]
 
 
-def ids(path: Path, *overrides: str) -> set[str]:
+def ids(path, *overrides):
     return {run.id for run in runs(load(path, *overrides))}
 
 
@@ -42,14 +38,12 @@ def ids(path: Path, *overrides: str) -> set[str]:
     ],
 )
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_search_of_all_that_there_is_has_the_runs_of_the_grid(
-    toy: Callable[..., Path], search: str, grid: str, seed: int
-) -> None:
+def test_exhaustive_search_equals_the_grid(toy, search, grid, seed):
     found = ids(toy(), f"sweep={{search: {search}}}", f"sweep.search.seed={seed}")
     assert found == ids(toy(), f"sweep={grid}")
 
 
-def test_a_larger_budget_keeps_what_was_drawn_and_another_key_leaves_the_others() -> None:
+def test_larger_budget_keeps_earlier_draws():
     a, b = {"uniform": [0, 1]}, {"choice": list("xyz")}
     few, many = settings(a=a, b=b, runs=20), settings(a=a, b=b, runs=90)
     assert {str(each) for each in few} < {str(each) for each in many}
@@ -70,9 +64,7 @@ def test_a_larger_budget_keeps_what_was_drawn_and_another_key_leaves_the_others(
         ({"log_uniform": [0.001, 10]}, lambda value: np.log(value / 0.001) / np.log(1e4)),
     ],
 )
-def test_numbers_have_their_distribution(
-    drawn: Mapping[str, Any], share: Callable[[Any], Any]
-) -> None:
+def test_numbers_have_their_distribution(drawn, share):
     """Kolmogorov and Smirnov's distance of 2,000 draws; by chance it is that large once in a
     thousand seeds.
     """
@@ -80,7 +72,7 @@ def test_numbers_have_their_distribution(
     assert stats.kstest(share(values), "uniform").pvalue > 1e-3
 
 
-def test_whole_numbers_and_choices_are_equally_likely_and_keys_are_independent() -> None:
+def test_integers_and_choices_are_equally_likely():
     drawn = settings(
         a={"integer": [3, 6]}, b={"choice": list("xyz")}, c={"uniform": [0, 1]}, runs=2000
     )
@@ -93,9 +85,9 @@ def test_whole_numbers_and_choices_are_equally_likely_and_keys_are_independent()
     assert abs(np.corrcoef([d["a"] for d in same], [d["b"] for d in same])[0, 1]) < 3.3 / 2000**0.5
 
 
-def test_numbers_of_the_rule_are_members_of_the_run_that_has_the_other_settings(
-    toy: Callable[..., Path],
-) -> None:
+def test_numbers_of_the_rule_share_a_run(
+    toy,
+):
     planned = runs(load(toy(f"sweep: {{search: {{{LR}, {WORKERS}, runs: 30}}}}")))
     assert [run.labels for run in planned] == [
         {"cluster.workers": workers} for workers in (2, 3, 4)
@@ -108,9 +100,9 @@ def test_numbers_of_the_rule_are_members_of_the_run_that_has_the_other_settings(
     )
 
 
-def test_with_a_limit_of_members_a_larger_budget_keeps_the_earlier_runs(
-    toy: Callable[..., Path],
-) -> None:
+def test_larger_budget_keeps_runs_of_limited_size(
+    toy,
+):
     path = toy(f"sweep: {{search: {{{LR}, {WORKERS}, members: 4, runs: 8}}}}")
     assert ids(path) < ids(path, "sweep.search.runs=12")
     assert max(len(run.members) for run in runs(load(path, "sweep.search.runs=12"))) <= 4
@@ -119,7 +111,7 @@ def test_with_a_limit_of_members_a_larger_budget_keeps_the_earlier_runs(
     )
 
 
-def test_a_search_stands_beside_a_grid_and_in_a_variant(toy: Callable[..., Path]) -> None:
+def test_search_combines_with_grids_and_variants(toy):
     path = toy(f"sweep: {{cluster.workers: [2, 3], seeds: 2, search: {{{LR}, runs: 5}}}}")
     assert [len(run.members) for run in runs(load(path))] == [5] * 4
     path = toy(
@@ -131,16 +123,16 @@ def test_a_search_stands_beside_a_grid_and_in_a_variant(toy: Callable[..., Path]
     ]
 
 
-def test_an_override_fixes_a_key_that_is_drawn_and_changes_the_budget(
-    toy: Callable[..., Path],
-) -> None:
+def test_override_fixes_a_drawn_key(
+    toy,
+):
     path = toy(f"sweep: {{search: {{{LR}, {WORKERS}, runs: 6}}}}")
     fixed = runs(load(path, "cluster.workers=3", "sweep.search.runs=4"))
     assert [(run.config.cluster.workers, len(run.members)) for run in fixed] == [(3, 4)]
     assert len(runs(load(path, "cluster.workers=3", "learning.lr=0.5"))) == 1
 
 
-def test_the_example_trains_every_draw_and_a_run_for_each_of_its_names(tmp_path: Path) -> None:
+def test_example_of_a_search_trains_every_draw(tmp_path):
     config = load(examples()["search"], "stop={updates: 4}", "sweep.search.runs=6", "evaluate={}")
     results = sweep(config, tmp_path, jobs=1)
     assert sorted(result.labels["learning.compensation"] for result in results) == [

@@ -10,16 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import pytest
 import torch
 from pyarrow import parquet
 
-from laggard import Result, load, load_result, load_results, run, sweep
+from laggard import load, load_result, load_results, run, sweep
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import ResultError
 from laggard.experiments.results.store import FILES
@@ -29,15 +27,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def result(toy: Callable[..., Path], tmp_path: Path) -> Result:
+def result(toy, tmp_path):
     return run(load(toy("sweep: {learning.lr: [0.1, 0.2]}")), tmp_path / "out")
 
 
-def stamps(path: Path) -> dict[str, int]:
+def stamps(path):
     return {file.name: file.stat().st_mtime_ns for file in path.iterdir()}
 
 
-def test_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
+def test_run_leaves_exactly_its_files(result, tmp_path):
     assert result.path == RunSpec(result.config).folder(tmp_path / "out")
     assert {file.name for file in result.path.iterdir()} == {*FILES, "manifest.json"}
     manifest = json.loads((result.path / "manifest.json").read_text())
@@ -47,7 +45,7 @@ def test_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
         )
 
 
-def test_tables_have_their_documented_columns(result: Result) -> None:
+def test_tables_have_their_documented_columns(result):
     columns = {
         "metrics": "time updates samples epoch member train_loss test_loss distance learning.lr",
         "updates": "time worker target started computed version_read version staleness mixings "
@@ -63,7 +61,7 @@ def test_tables_have_their_documented_columns(result: Result) -> None:
     assert result.weights.shape == (2, 3)
 
 
-def test_manifest_records_the_end_of_a_run(result: Result) -> None:
+def test_manifest_records_the_end_of_a_run(result):
     manifest = result.manifest
     assert (manifest["status"], manifest["reached"]) == ("finished", "updates")
     assert manifest["mileage"]["updates"] == 40
@@ -76,9 +74,7 @@ def test_manifest_records_the_end_of_a_run(result: Result) -> None:
     assert manifest["diverged"] == []
 
 
-def test_backend_is_recorded_and_changes_no_run_id(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_backend_is_recorded_and_changes_no_run_id(toy, tmp_path):
     task = "task={model: logistic, dataset: {name: synthetic, samples: 50}, batch: 10}"
     words = task, "stop={updates: 4}", "device=cpu"
     first = run(load(toy(), *words, "backend=unfold-graphs"), tmp_path)
@@ -89,7 +85,7 @@ def test_backend_is_recorded_and_changes_no_run_id(
     assert forced.manifest["backend"] == "threads"
 
 
-def test_diverged_member_is_named(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_diverged_member_is_named(toy, tmp_path):
     path = toy("sweep: {learning.lr: [0.1, 1e10]}")
     manifest = run(load(path), tmp_path).manifest
     (divergence,) = manifest["diverged"]
@@ -101,7 +97,7 @@ def test_diverged_member_is_named(toy: Callable[..., Path], tmp_path: Path) -> N
     )
 
 
-def test_finished_run_is_simulated_again_only_by_force(result: Result, tmp_path: Path) -> None:
+def test_finished_run_is_simulated_again_only_by_force(result, tmp_path):
     before = stamps(result.path)
     run(result.config, tmp_path / "out")
     assert stamps(result.path) == before
@@ -110,7 +106,7 @@ def test_finished_run_is_simulated_again_only_by_force(result: Result, tmp_path:
     assert all(after[name] > before[name] for name in before)
 
 
-def test_evaluated_models_are_stored_on_request(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_evaluated_models_are_stored_on_request(toy, tmp_path):
     """Each is the model that its row of the metrics measured."""
     overrides = ["evaluate={every_updates: 10, keep_models: true}", "sweep.learning.lr=[0.1, 0.01]"]
     kept = run(load(toy(), *overrides), tmp_path)
@@ -129,7 +125,7 @@ def test_evaluated_models_are_stored_on_request(toy: Callable[..., Path], tmp_pa
     assert run(load(toy()), tmp_path).models is None
 
 
-def test_device_and_target_change_no_run_id(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_device_and_target_change_no_run_id(toy, tmp_path):
     first = run(load(toy()), tmp_path)
     before = stamps(first.path)
     again = run(load(toy(), "threads=1", "device=cpu", "evaluate.target_accuracy=0.5"), tmp_path)
@@ -138,9 +134,7 @@ def test_device_and_target_change_no_run_id(toy: Callable[..., Path], tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors"])
-def test_unfinished_or_damaged_run_is_simulated_again(
-    result: Result, tmp_path: Path, name: str
-) -> None:
+def test_unfinished_or_damaged_run_is_simulated_again(result, tmp_path, name):
     wanted = result.weights
     (result.path / name).unlink()
     (result.path / "metrics.parquet").write_bytes(b"half a table")
@@ -148,13 +142,11 @@ def test_unfinished_or_damaged_run_is_simulated_again(
     load_result(result.path)
 
 
-def test_interrupted_run_keeps_the_earlier_result(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_run_keeps_the_earlier_result(toy, tmp_path, monkeypatch):
     config = load(toy())
     before = stamps(run(config, tmp_path).path)
 
-    def interrupted(*args: object, **kwargs: object) -> None:
+    def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -165,7 +157,7 @@ def test_interrupted_run_keeps_the_earlier_result(
     assert list((tmp_path / "toy").iterdir()) == [RunSpec(config).folder(tmp_path)]
 
 
-def test_folders_of_dead_processes_are_removed(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_folders_of_dead_processes_are_removed(toy, tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     left = [
@@ -180,7 +172,7 @@ def test_folders_of_dead_processes_are_removed(toy: Callable[..., Path], tmp_pat
     assert [read.path for read in load_results(tmp_path / "toy")] == [result.path]
 
 
-def test_abandoned_temporary_indices_are_removed(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_abandoned_temporary_indices_are_removed(toy, tmp_path):
     """Of this machine's processes it is known whether they live; whatever is an hour old is
     nobody's any more.
     """
@@ -210,14 +202,14 @@ def test_abandoned_temporary_indices_are_removed(toy: Callable[..., Path], tmp_p
         assert {file.name for file in path.glob(".*")} == ({} if files is left else files).keys()
 
 
-def test_forced_run_keeps_files_of_the_user(result: Result, tmp_path: Path) -> None:
+def test_forced_run_keeps_files_of_the_user(result, tmp_path):
     (result.path / "notes.txt").write_text("mine")
     again = run(result.config, tmp_path / "out", force=True)
     assert (again.path / "notes.txt").read_text() == "mine"
     assert {file.name for file in again.path.parent.iterdir()} == {again.path.name}
 
 
-def test_messages_are_recorded_on_request(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_messages_are_recorded_on_request(toy, tmp_path):
     plain = run(load(toy()), tmp_path)
     assert (plain.has_messages, len(plain.messages)) == (False, 0)
     before = stamps(plain.path)
@@ -234,7 +226,7 @@ def test_messages_are_recorded_on_request(toy: Callable[..., Path], tmp_path: Pa
     assert not (logged.path / "messages.parquet").exists()
 
 
-def test_crashes_of_servers_are_recorded(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_crashes_of_servers_are_recorded(toy, tmp_path):
     columns = ["time", "back", "server", "version", "lost"]
     assert list(run(load(toy()), tmp_path).restores) == columns
     crash = "cluster.server_crashes=[{at: 0.05, restore_seconds: 0.01}, {uptime: {law: exponential, mean: 9}, shard: 1}]"
@@ -247,7 +239,7 @@ def test_crashes_of_servers_are_recorded(toy: Callable[..., Path], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_two_processes_share_one_sweep(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_processes_share_one_sweep(toy, tmp_path):
     path = toy("sweep: {seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}")
     words = f"-m experiments sweep {path} --out {tmp_path}/out"
     command = [sys.executable, *words.split()]
@@ -262,7 +254,7 @@ def test_two_processes_share_one_sweep(toy: Callable[..., Path], tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_changed_file_is_refused_by_name(result: Result, name: str) -> None:
+def test_changed_file_is_refused_by_name(result, name):
     file = result.path / name
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
     with pytest.raises(ResultError, match="it was changed after the run") as caught:
@@ -274,7 +266,7 @@ def test_changed_file_is_refused_by_name(result: Result, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["metrics.parquet", "updates.parquet", "weights.safetensors"])
-def test_damaged_file_is_refused_when_read(result: Result, name: str) -> None:
+def test_damaged_file_is_refused_when_read(result, name):
     file = result.path / name
     whole = file.read_bytes()
     file.write_bytes(whole[:50] + b"\0\0" + whole[52:])
@@ -292,7 +284,7 @@ def test_damaged_file_is_refused_when_read(result: Result, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["metrics.parquet", "weights.safetensors"])
-def test_pickle_with_right_hash_is_refused(result: Result, name: str) -> None:
+def test_pickle_with_right_hash_is_refused(result, name):
     """A pickle too: what it would do on loading is not done."""
     file, hit = result.path / name, result.path / "hit"
     file.write_bytes(pickle.dumps(Malicious(str(hit))))
@@ -312,7 +304,7 @@ def test_pickle_with_right_hash_is_refused(result: Result, name: str) -> None:
     assert not hit.exists()
 
 
-def test_product_never_unpickles() -> None:
+def test_product_never_unpickles():
     forbidden = re.compile(r"\b(pickle|torch\.load|joblib\.load|allow_pickle|read_pickle)\b")
     for package in ("experiments", "models"):  # what reads files
         for path in (ROOT / package).rglob("*.py"):
@@ -322,21 +314,21 @@ def test_product_never_unpickles() -> None:
 class Malicious:
     """Leaves a file behind when it is unpickled."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return Path.touch, (Path(self.path),)
 
 
-def vouch(path: Path, name: str) -> None:
+def vouch(path, name):
     """Make the manifest fit a file."""
     content = json.loads((path / "manifest.json").read_text())
     content["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
     write_manifest(path, content)
 
 
-def test_files_of_another_run_are_refused(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_of_another_run_are_refused(toy, tmp_path):
     one, other = sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path)
     shutil.copy(other.path / "weights.safetensors", one.path)
     with pytest.raises(ResultError, match=r"weights\.safetensors: it was changed after the run"):
@@ -353,7 +345,7 @@ def test_files_of_another_run_are_refused(toy: Callable[..., Path], tmp_path: Pa
         load_results(other.path)[0].config  # noqa: B018
 
 
-def test_sweep_is_read_back_with_its_labels(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_sweep_is_read_back_with_its_labels(toy, tmp_path):
     more = (
         "sweep: {method: {sync: {algorithm.name: sync_ps}, late: {seed: 3}}, task.noise: [0, 0.1]}"
     )
@@ -364,7 +356,7 @@ def test_sweep_is_read_back_with_its_labels(toy: Callable[..., Path], tmp_path: 
     assert load_results(read[0].path)[0].path == read[0].path
 
 
-def test_hash_seed_changes_no_byte(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_hash_seed_changes_no_byte(toy, tmp_path):
     task = "{model: mlp, hidden: [4], dataset: {name: synthetic, samples: 64}, batch: 8, partition: dirichlet}"
     grid = "sweep={learning.seed: [0, 1], learning.lr: [0.1, 0.2]}"
     overrides = [f"task={task}", grid, "threads=2"]
@@ -389,7 +381,7 @@ SCRIPT = (
 ASKED = "A noisy quadratic on three uneven workers."
 
 
-def test_question_is_stored_and_changes_no_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_question_is_stored_and_changes_no_run(toy, tmp_path):
     swept = "sweep: {seed: [0, 1]}"
     results = sweep(load(toy(swept)), tmp_path / "out", jobs=2)
     assert [read.config.question for read in load_results(tmp_path / "out" / "toy")] == [ASKED] * 2
@@ -413,5 +405,5 @@ def test_question_is_stored_and_changes_no_run(toy: Callable[..., Path], tmp_pat
         ("# Who waits?\nquestion: And why?\n", "And why?"),
     ],
 )
-def test_first_comment_is_the_question(toy: Callable[..., Path], head: str, asked: str) -> None:
+def test_first_comment_is_the_question(toy, head, asked):
     assert load(toy(text=head + TOY.partition("\n")[2])).question == asked

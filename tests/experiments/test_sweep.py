@@ -2,10 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import pytest
 import torch
@@ -14,19 +12,17 @@ from laggard import ConfigError, load, run, sweep
 from laggard.experiments.config.document import read
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.parts import COMPENSATION, LEARNING, SCHEDULE
-from laggard.experiments.config.schema import Part
-from laggard.experiments.results.result import Result
 from laggard.experiments.running.sweep import SweepError
 from laggard.simulator.learning.pool import MEMORY
 
 
-def grid(path: Path, *overrides: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def grid(path, *overrides):
     return [(dict(run.labels), run.members) for run in runs(load(path, *overrides))]
 
 
-def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(
-    toy: Callable[..., Path],
-) -> None:
+def test_numbers_of_the_rule_are_members(
+    toy,
+):
     path = toy(
         "sweep: {cluster.workers: [2, 4], learning.lr: [1, 0.5], learning.seed: [7, 8], seed: [0, 1]}"
     )
@@ -45,13 +41,11 @@ def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(
         ("algorithm.name", "[sync_ps, async_ps]"),
     ],
 )
-def test_what_is_no_number_of_the_rule_becomes_runs(
-    toy: Callable[..., Path], key: str, values: str
-) -> None:
+def test_other_keys_become_runs(toy, key, values):
     assert len(runs(load(toy(), f"sweep.{key}={values}"))) == 2
 
 
-def test_a_number_that_cannot_differ_in_an_ensemble_becomes_runs(toy: Callable[..., Path]) -> None:
+def test_number_of_workers_becomes_runs(toy):
     planned = runs(
         load(
             toy(), "learning.compensation=one_over_n", "sweep.learning.compensation.workers=[2, 3]"
@@ -60,7 +54,7 @@ def test_a_number_that_cannot_differ_in_an_ensemble_becomes_runs(toy: Callable[.
     assert [run.config.learning.compensation.workers for run in planned] == [2, 3]
 
 
-def test_variants_set_several_keys_and_leave_nothing_behind(toy: Callable[..., Path]) -> None:
+def test_variant_leaves_no_key_behind(toy):
     a = "{algorithm: {name: k_sync, wait_for: 2}, learning.compensation: dc_asgd_a}"
     first, second = runs(load(toy(f"sweep: {{method: {{a: {a}, b: {{seed: 1}}}}}}")))
     assert (first.labels, second.labels) == ({"method": "a"}, {"method": "b"})
@@ -71,23 +65,23 @@ def test_variants_set_several_keys_and_leave_nothing_behind(toy: Callable[..., P
     )
 
 
-def test_a_key_inside_a_part_is_set_after_the_part_whatever_the_order_of_the_axes(
-    toy: Callable[..., Path],
-) -> None:
+def test_whole_part_is_set_before_its_keys(
+    toy,
+):
     laws = "{a: {cluster.compute: {law: gamma, mean: 9, cv: 1}}, b: {cluster.compute: {law: exponential, mean: 9}}}"
     planned = runs(load(toy(), "sweep.cluster.compute.mean=[0.5]", f"sweep.law={laws}"))
     compute = [run.config.cluster.compute for run in planned]
     assert [(each.law, each.mean) for each in compute] == [("gamma", 0.5), ("exponential", 0.5)]
 
 
-def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> None:
+def test_a_sweep_may_supply_what_the_config_lacks(toy):
     path = toy(
         text="cluster: {compute: {law: gamma, cv: 0.1}}\nsweep: {cluster.compute.mean: [0.1, 0.2]}\n"
     )
     assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
 
 
-def test_an_axis_is_not_called_as_any_column_of_the_tables(toy: Callable[..., Path]) -> None:
+def test_axis_has_no_name_of_a_column(toy):
     page = Path(__file__).parents[2].joinpath("docs/tables.md").read_text()
     columns = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert len(columns) > 40
@@ -97,9 +91,7 @@ def test_an_axis_is_not_called_as_any_column_of_the_tables(toy: Callable[..., Pa
             load(path, f"sweep={{{name}: {{a: {{seed: 2}}, b: {{seed: 3}}}}}}")
 
 
-def test_variants_with_grids_of_their_own_make_one_table(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_variants_with_own_grids_share_a_table(toy, tmp_path):
     """Names and lists, which the other variant does not have."""
     grids = "sweep: {learning.optimizer: [sgd, adam], task.initial: [1, [1, 2]], seed: [0, 1]}"
     path = toy(f"sweep: {{method: {{one: {{{grids}}}, other: {{algorithm.name: sync_ps}}}}}}")
@@ -115,14 +107,14 @@ def test_variants_with_grids_of_their_own_make_one_table(
         assert set(rest["task.initial"]) == {"1", "[1, 2]"}
 
 
-def test_seeds_count_from_zero(toy: Callable[..., Path]) -> None:
+def test_seeds_count_from_zero(toy):
     path = toy("sweep: {seeds: 3, learning.lr: [0.1, 0.2]}")
     assert grid(path) == grid(path, "sweep={seed: [0, 1, 2], learning.lr: [0.1, 0.2]}")
     assert grid(path, "seed=7") == [({}, [{"learning.lr": 0.1}, {"learning.lr": 0.2}])]
     assert [run.config.seed for run in runs(load(path, "seed=7"))] == [7]
 
 
-def test_zipped_keys_go_together(toy: Callable[..., Path]) -> None:
+def test_zipped_keys_go_together(toy):
     path = toy(
         "sweep: {zip: {task.noise: [0, 0.1], learning.lr: [0.1, 0.2]}, learning.momentum: [0, 0.5]}"
     )
@@ -140,7 +132,7 @@ def test_zipped_keys_go_together(toy: Callable[..., Path]) -> None:
     ] * 2
 
 
-def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> None:
+def test_zipped_numbers_of_the_rule_are_members(toy):
     rule = "{learning.lr: [1, 2], learning.momentum: [0, 0.5]}"
     data = "{learning.seed: [3, 4], learning.compensation.strength: [0, 1]}"
     (run,) = runs(load(toy(), "learning.compensation=dc_asgd_c", f"sweep.zip=[{rule}, {data}]"))
@@ -150,7 +142,7 @@ def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> Non
     ]
 
 
-def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
+def test_a_variant_has_a_grid_of_its_own(toy):
     sgd = "{learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3], learning.momentum: [0, 0.9]}}"
     adam = "{learning.optimizer: adam, sweep: {learning.lr: [0.001], learning.beta2: [0.9, 0.99], task.noise: [0, 1]}}"
     planned = grid(
@@ -173,7 +165,7 @@ def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
     assert planned[3][1] == list(seeds)
 
 
-def test_a_large_grid_costs_less_than_its_members_would_alone(toy: Callable[..., Path]) -> None:
+def test_large_grid_is_parsed_quickly(toy):
     """A member that differs in one number of the rule costs a fraction of a config of its own."""
     numbers = [index / 1000 for index in range(1, 301)]
     path = toy()
@@ -187,7 +179,7 @@ def test_a_large_grid_costs_less_than_its_members_would_alone(toy: Callable[...,
     assert (process_time() - start) / 300 < alone / 3
 
 
-def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path]) -> None:
+def test_id_is_independent_of_the_sweep(toy):
     path = toy()
     plain = runs(load(path, "algorithm.name=sync_ps"))[0].config
     variant = runs(load(path, "sweep.method={x: {seed: 4}, sync: {algorithm.name: sync_ps}}"))[
@@ -200,14 +192,14 @@ def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path])
     assert RunSpec(plain).id != runs(load(path))[0].id
 
 
-def test_the_order_of_the_members_is_part_of_the_run(toy: Callable[..., Path]) -> None:
+def test_order_of_members_is_part_of_id(toy):
     path = toy()
     one = load(path, "sweep={learning.lr: [0.1, 0.2], learning.momentum: [0, 0.5]}")
     other = load(path, "sweep={learning.momentum: [0, 0.5], learning.lr: [0.1, 0.2]}")
     assert runs(one)[0].id != runs(other)[0].id
 
 
-def axes() -> Iterator[tuple[str, str, str]]:
+def axes():
     """Every number that an ensemble may span, of every entry of every table: what selects it, its
     key, values.
     """
@@ -226,7 +218,7 @@ def axes() -> Iterator[tuple[str, str, str]]:
                 yield f"learning={chosen(room, name, part)}", f"learning.{prefix}{key}", values
 
 
-def chosen(room: str, name: str, part: type[Part]) -> str:
+def chosen(room, name, part):
     required = [key for key in part.settings if part.model_fields[key].is_required()]
     # or `at`, a list
     needed = "".join(f", {key}: 1.7" for key in [*required, *["every"] * (name == "step")])
@@ -236,23 +228,17 @@ def chosen(room: str, name: str, part: type[Part]) -> str:
 
 
 @pytest.mark.parametrize(("setting", "key", "values"), list(axes()))
-def test_an_ensemble_is_its_single_runs_bit_for_bit(
-    toy: Callable[..., Path], tmp_path: Path, setting: str, key: str, values: str
-) -> None:
+def test_ensemble_equals_its_single_runs(toy, tmp_path, setting, key, values):
     hold_to_singles(toy(), tmp_path, (setting, f"sweep.{key}={values}"))
 
 
-def test_members_of_a_zip_are_their_single_runs_bit_for_bit(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_members_of_a_zip_equal_single_runs(toy, tmp_path):
     zipped = "{learning.lr: [0.1, 0.03], learning.momentum: [0.5, 0.9]}"
     hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
 
 
 @pytest.mark.parametrize("algorithm", ["{name: k_sync, wait_for: 2}", "async_ps"])
-def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
-    toy: Callable[..., Path], tmp_path: Path, algorithm: str
-) -> None:
+def test_ensemble_of_networks_equals_its_single_runs(toy, tmp_path, algorithm):
     task = "task={model: mlp, hidden: [6], dataset: {name: synthetic, samples: 64, features: 5}, batch: 8}"
     grid = (
         "sweep.learning.lr=[0.1, 0.3]",
@@ -262,7 +248,7 @@ def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
     hold_to_singles(toy(), tmp_path, (task, f"algorithm={algorithm}", "threads=1", *grid))
 
 
-def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
+def hold_to_singles(path, out, overrides):
     together = run(load(path, *overrides), out)
     swept = RunSpec(together.config).members
     assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), (
@@ -279,15 +265,13 @@ def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
         assert_rows(together, member, alone)
 
 
-def assert_rows(together: Result, member: int, alone: Result) -> None:
+def assert_rows(together, member, alone):
     rows = together.metrics[together.metrics["member"] == member].reset_index(drop=True)
     columns = [name for name in alone.metrics if name != "member"]
     assert rows[columns].equals(alone.metrics[columns])
 
 
-def test_a_run_that_fails_does_not_stop_the_others(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_run_does_not_stop_the_others(toy, tmp_path, monkeypatch):
     task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
     config = load(toy(text=task), "sweep.task.model=[mlp, logistic]")
     monkeypatch.setattr("models.MLP.build", _unfit)
@@ -300,15 +284,13 @@ def test_a_run_that_fails_does_not_stop_the_others(
     assert not list((tmp_path / "toy").glob(".*"))
 
 
-def _unfit(*_: object) -> torch.nn.Module:
+def _unfit(*_):
     if torch.empty(0).device.type != "meta":  # as the config is checked
         raise ValueError("hidden = 3: expected better")
     return torch.nn.Flatten()
 
 
-def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> (
-    None
-):
+def test_grid_of_delays_fits_into_memory():
     path = Path(__file__).parents[2] / "configs/delay_grid_paper.yaml"
     grid = read(path)["sweep"]
     assert math.prod(len(options) for options in grid.values()) == 1680

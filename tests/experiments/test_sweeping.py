@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
@@ -16,7 +15,7 @@ from laggard import ConfigError, load, sweep
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running import estimate
 from laggard.experiments.running.estimate import RunCost, jobs_for, plan, rough_seconds, try_run
-from laggard.experiments.running.sweep import RunEnd, SweepError
+from laggard.experiments.running.sweep import SweepError
 from laggard.simulator import RunProgress
 from tests.experiments.killing import hold, interrupt
 from tests.experiments.killing import workers as workers_of
@@ -26,7 +25,7 @@ COMMAND = [sys.executable, "-m", "experiments", "sweep"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
-def contents(results: Path) -> dict[str, bytes]:
+def contents(results):
     """The updates and the weights of every run, by its folder."""
     names = ("updates.parquet", "metrics.parquet", "weights.safetensors")
     return {
@@ -36,7 +35,7 @@ def contents(results: Path) -> dict[str, bytes]:
     }
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -44,7 +43,7 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_for(condition, seconds=60.0):
     deadline = monotonic() + seconds
     while not condition():
         assert monotonic() < deadline, "it did not happen in time"
@@ -55,25 +54,21 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
 # the same results
 
 
-def test_two_processes_leave_what_one_leaves_and_redo_nothing(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_processes_leave_the_same_bytes(toy, tmp_path):
     config = load(toy("sweep: {seed: [0, 1, 2], learning.lr: [0.1, 0.2]}"))
     alone = sweep(config, tmp_path / "alone", jobs=1)
-    told: list[RunEnd] = []
+    told = []
     together = sweep(config, tmp_path / "together", jobs=2, tell=told.append)
     assert [result.labels for result in together] == [result.labels for result in alone]
     assert contents(tmp_path / "together/toy") == contents(tmp_path / "alone/toy")
     assert sorted(ended.run.labels["seed"] for ended in told) == [0, 1, 2]
     assert not list((tmp_path / "together/toy").glob(".*"))
-    again: list[RunEnd] = []
+    again = []
     sweep(config, tmp_path / "together", jobs=2, tell=again.append)
     assert [ended.seconds for ended in again] == [None] * 3
 
 
-def test_a_failure_elsewhere_is_one_line_and_stops_nothing(
-    module: Callable[[str, str], Path], tmp_path: Path
-) -> None:
+def test_failure_in_a_worker_is_one_line(module, tmp_path):
     """The run that fails has an algorithm of its own, which a worker process has to find beside the
     config.
     """
@@ -120,22 +115,20 @@ class Sulky(Algorithm):
         (["stop={updates: 100000000}", "sweep={}"], 8, 1),
     ],
 )
-def test_as_many_at_once_as_pays(
-    toy: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    overrides: list[str],
-    cores: int,
-    jobs: int,
-) -> None:
+def test_number_of_jobs_follows_work_and_cores(
+    toy,
+    monkeypatch,
+    overrides,
+    cores,
+    jobs,
+):
     monkeypatch.setattr("laggard.models.backends.threads.cores", lambda: cores)
     config = load(toy("sweep: {seeds: 4}\n"), *overrides)
     assert jobs_for(runs(config)) == jobs
 
 
 @pytest.mark.parametrize("given", [{"jobs": 0}, {"backend": "slurm"}, {"backend": "dask"}])
-def test_invalid_jobs_and_backends_are_refused(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict
-) -> None:
+def test_invalid_jobs_and_backends_are_refused(toy, tmp_path, monkeypatch, given):
     monkeypatch.setattr("laggard.experiments.running.jobs.find_spec", lambda name: None)
     with pytest.raises(ConfigError) as caught:
         sweep(load(toy()), tmp_path, **given)
@@ -148,7 +141,7 @@ def test_invalid_jobs_and_backends_are_refused(
 
 
 @pytest.fixture
-def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
+def endless(toy, tmp_path, ctrl_c):
     """A sweep of two short runs and one that never ends, in a process of its own, once it alone
     goes on.
     """
@@ -179,9 +172,7 @@ def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
         pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
-    endless, number: int, code: int, said: str
-) -> None:
+def test_signal_ends_a_sweep_and_its_workers(endless, number, code, said):
     process, out = endless
     workers = workers_of(process.pid)
     assert len(workers) == 2
@@ -201,7 +192,7 @@ def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_end_with_a_parent_that_was_killed(endless) -> None:
+def test_workers_end_with_a_parent_that_was_killed(endless):
     process, _ = endless
     workers = workers_of(process.pid)
     process.kill()
@@ -210,9 +201,7 @@ def test_workers_end_with_a_parent_that_was_killed(endless) -> None:
 
 @posix
 @pytest.mark.slow
-def test_a_run_that_kills_its_worker_is_given_up_and_the_others_are_not(
-    module: Callable[[str, str], Path], tmp_path: Path
-) -> None:
+def test_run_that_kills_its_worker_is_given_up(module, tmp_path):
     module("deadly", DEADLY)
     path = tmp_path / "toy.yaml"
     kinds = "[async_ps, deadly:Deadly, sync_ps, all_reduce]"
@@ -244,7 +233,7 @@ class Deadly(Algorithm):
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
-def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) -> None:
+def test_random_kills_lose_no_finished_run(tmp_path):
     killed = hold(kills=50, runs=24, updates=6000, within=4.0, seed=0, folder=tmp_path)
     assert killed["parent"] + killed["worker"] == 50
 
@@ -252,9 +241,7 @@ def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
-def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finished(
-    tmp_path: Path, ctrl_c: None
-) -> None:
+def test_random_interrupts_lose_no_finished_run(tmp_path, ctrl_c):
     """From the start of the first worker on, which is where an interrupt used to hang."""
     killed = hold(
         kills=50, runs=24, updates=6000, within=4.0, seed=1, folder=tmp_path, kill=interrupt
@@ -265,9 +252,7 @@ def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finishe
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")
 @pytest.mark.slow
-def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(
-    endless, tmp_path: Path, toy
-) -> None:
+def test_shared_memory_of_killed_sweeps_is_removed(endless, tmp_path, toy):
     process, _ = endless
     left = f"sem.loky-{process.pid}-*"
     assert list(Path("/dev/shm").glob(left))
@@ -282,15 +267,13 @@ def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(
 # forecasts
 
 
-def test_trial_measures_speed_after_warm_up(
-    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_measures_speed_after_warm_up(toy, monkeypatch):
     """Ten of 100 updates take 5 s at first and 1 s from then on: after 20, there are 8 s to go."""
     now = [0.0]
     monkeypatch.setattr(estimate, "perf_counter", lambda: now[0])
     monkeypatch.setattr(estimate, "repeat", lambda *_, **__: [0.25, 0.5])  # of one model
 
-    def simulate(watch: Callable[[RunProgress], None], **_: object) -> None:
+    def simulate(watch, **_):
         for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
             now[0] = moment
             watch(RunProgress(updates / 2, updates, 0, updates / 10, 3 * updates))
@@ -302,17 +285,15 @@ def test_trial_measures_speed_after_warm_up(
     assert try_run(spec, seconds=6.0).seconds == pytest.approx(expected)
 
 
-def test_trial_lasts_until_second_mark(toy: Callable[..., Path]) -> None:
+def test_trial_lasts_until_second_mark(toy):
     cost = try_run(RunSpec(load(toy(), "stop.updates=1000")), seconds=0.0)
     assert 0 < cost.seconds < 60
 
 
-def test_runs_of_one_kind_are_tried_once(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_one_kind_are_tried_once(toy, tmp_path, monkeypatch):
     tried = []
 
-    def trial(spec: RunSpec, seconds: float) -> RunCost:
+    def trial(spec, seconds):
         tried.append(spec)
         return RunCost(2.0, 1e9)
 
@@ -329,7 +310,7 @@ def test_runs_of_one_kind_are_tried_once(
     assert second == 10 * first
 
 
-def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:
+def test_rough_seconds_order_runs_by_length(toy):
     lenet = "task={model: lenet5, dataset: mnist, batch: 32}"
     base = ["stop={updates: 100}"]
     seconds = [
@@ -350,9 +331,7 @@ def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., 
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_cluster_engine_leaves_the_same_results(
-    toy: Callable[..., Path], tmp_path: Path, backend: str, package: str
-) -> None:
+def test_a_cluster_engine_leaves_the_same_results(toy, tmp_path, backend, package):
     if find_spec(package) is None:
         pytest.skip(f"{backend} is not installed: pip install laggard[{backend}]")
     path = toy("sweep: {seed: [0, 1, 2, 3]}")

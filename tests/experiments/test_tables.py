@@ -1,8 +1,5 @@
 """The summary says what the tables of a run say."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +10,7 @@ from laggard.experiments.results.measures import goal
 TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
 
 
-def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_row_per_run_and_member(toy, tmp_path):
     path = toy(
         "sweep: {algorithm.name: [sync_ps, async_ps], learning.lr: [0.001, 0.2], learning.seed: [0, 1]}"
     )
@@ -39,23 +36,21 @@ def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> N
     assert "not reached" in format_table(summary(results, target=1.0))
 
 
-def test_only_the_staleness_of_applied_gradients_counts(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_only_the_staleness_of_applied_gradients_counts(toy, tmp_path):
     result = run(load(toy(), "algorithm={name: k_sync, wait_for: 2}"), tmp_path)
     assert result.updates["staleness"].max() > 0
     (row,) = summary([result]).to_dict("records")
     assert (row["staleness"], row["max_staleness"]) == (0, 0)
 
 
-def test_the_target_is_the_configs_own_by_default(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_target_is_the_configs_own_by_default(toy, tmp_path):
     assert "time_to_target" not in summary([run(load(toy(), TASK), tmp_path)])
     assert "time_to_target" in summary(
         [run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)]
     )
 
 
-def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_without_an_accuracy_the_loss_is_shown(toy, tmp_path):
     result = run(load(toy(), "learning.compensation=dc_asgd_a"), tmp_path)
     (row,) = summary([result]).to_dict("records")
     assert row["method"] == "async_ps + dc_asgd_a"
@@ -63,7 +58,7 @@ def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_pat
     assert row["updates"] == 40
 
 
-def test_what_was_not_measured_has_no_target(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_was_not_measured_has_no_target(toy, tmp_path):
     with pytest.raises(
         ValueError, match="target: none of the runs measured a test accuracy or a test loss"
     ):
@@ -74,13 +69,13 @@ def test_what_was_not_measured_has_no_target(toy: Callable[..., Path], tmp_path:
         goal(quadratic, target=float("nan"))
 
 
-def test_a_run_without_learning_has_a_row_too(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_without_learning_has_a_row_too(toy, tmp_path):
     (row,) = summary([run(load(toy(), "task={model: timing}"), tmp_path)]).to_dict("records")
     assert row["status"] == "finished"
     assert not {"loss", "accuracy"} & set(row)
 
 
-def test_table_is_aligned_and_names_divergence(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_table_is_aligned_and_names_divergence(toy, tmp_path):
     table = summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)])
     assert table["status"][0] == "finished"
     assert table["status"][1].startswith("diverged at update ")
@@ -89,7 +84,7 @@ def test_table_is_aligned_and_names_divergence(toy: Callable[..., Path], tmp_pat
     assert all(row[column - 1] == " " != row[column] for row in rows)
 
 
-def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_seeds_are_written_in_full(toy, tmp_path):
     path = toy("sweep: {seed: [123456789, 9007199254740993], learning.seed: [7654321]}")
     _, *rows = format_table(summary(sweep(load(path), tmp_path))).splitlines()
     assert [row.split()[:2] for row in rows] == [
@@ -108,9 +103,7 @@ evaluate: {every_updates: 10}
 """
 
 
-def test_an_accuracy_that_is_the_target_reaches_it(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_an_accuracy_that_is_the_target_reaches_it(toy, tmp_path):
     """Accuracies are in single precision: 195 of 250 is a little below 0.78."""
     path = toy(text=EXACT)
     result = run(load(path), tmp_path)

@@ -6,9 +6,7 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -30,13 +28,11 @@ from laggard.simulator import RunProgress
 class Halfway:
     """A simulation that stands still at 30 of 40 updates and at 5 of 20 s."""
 
-    def progress(self) -> RunProgress:
+    def progress(self):
         return RunProgress(time=5.0, updates=30.0, samples=0, epochs=0.0, gradients=31)
 
 
-def test_the_note_is_of_the_nearest_limit_and_goes_with_the_run(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_file_names_the_nearest_limit(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "PERIOD", 0.01)
     spec = RunSpec(load(toy(), "stop={updates: 40, time: 20.0}"))
     own = private_folder(spec, tmp_path)
@@ -50,7 +46,7 @@ def test_the_note_is_of_the_nearest_limit_and_goes_with_the_run(
     assert not list(own.iterdir())
 
 
-def test_notes_of_the_dead_and_what_is_no_note_are_passed_by(tmp_path: Path) -> None:
+def test_stale_and_damaged_progress_is_skipped(tmp_path):
     for number, (text, age) in enumerate(
         [("[", 0), ("[1]", 0), ("3", 0), ('["updates", 1, 2, 3.0]', 60)]
     ):
@@ -61,9 +57,7 @@ def test_notes_of_the_dead_and_what_is_no_note_are_passed_by(tmp_path: Path) -> 
     assert read_progress(tmp_path) == {}
 
 
-def test_noting_changes_no_result_and_leaves_no_file(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_changes_no_result(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "PERIOD", 1e-4)
     config = load(toy(), "stop.updates=2000")
     plain = run(config, tmp_path / "plain")
@@ -75,17 +69,17 @@ def test_noting_changes_no_result_and_leaves_no_file(
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
 @pytest.mark.parametrize("file", [Terminal, io.StringIO])
-def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    file: type[io.StringIO],
-) -> None:
+def test_runs_under_way_are_shown_on_terminals(
+    toy,
+    tmp_path,
+    monkeypatch,
+    file,
+):
     planned = runs(load(toy("sweep: {seed: [0, 1]}")))
     own = tmp_path / f".{planned[1].id}.here.1"
     own.mkdir()
@@ -98,7 +92,7 @@ def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
     assert "seed = 0" not in shown
 
 
-def test_the_words_fit_the_limit() -> None:
+def test_progress_text_has_the_unit_of_its_limit():
     assert str(Advance("epochs", 0.5, 4.0, 7.0)) == "12%, 0.5 of 4 epochs, 0:00:49 left"
     assert str(Advance("time", 0.0, 90.0, 7.0)) == START
     assert str(Advance("time", 0.01, 90.0, 7.0)).startswith("0%, 0.01 of 90 s simulated")
@@ -109,15 +103,15 @@ def test_the_words_fit_the_limit() -> None:
 
 
 @pytest.mark.slow
-def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_workers_write_their_progress(toy, tmp_path):
     """Seen from outside, as the parent sees it, when the first of two runs is over and the other
     still goes on.
     """
     config = load(toy("sweep: {stop.updates: [1, 15000]}"))
-    seen: dict[str, Advance] = {}
+    seen = {}
     over = threading.Event()
 
-    def look() -> None:
+    def look():
         while not over.wait(0.05):
             seen.update(read_progress(tmp_path / "toy"))
 

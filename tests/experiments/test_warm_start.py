@@ -1,8 +1,5 @@
 """Runs that start from weights in a file: what they start from, and what they then do."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -10,7 +7,6 @@ from torch import nn
 
 from laggard import ConfigError, load, run, sweep
 from laggard.experiments.config.grid import runs
-from laggard.experiments.results.result import Result
 from laggard.models import MLP, Quadratic, Supervised, synthetic
 from laggard.models.initial import WarmStart
 from laggard.simulator import Cluster, Rule, Stop, SyncPS, simulate
@@ -28,13 +24,11 @@ evaluate: {every_updates: 10}
 EXACT = "task={model: quadratic, dim: 3, condition: 10}"  # a full batch: without noise
 
 
-def weights(result: Result) -> str:
+def weights(result):
     return f"task.initial_file={result.path / 'weights.safetensors'}"
 
 
-def test_before_the_first_update_a_run_has_the_losses_and_the_accuracy_of_the_file(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_warm_start_begins_with_the_stored_accuracy(toy, tmp_path):
     path = toy(text=NETWORK)
     first = run(load(path), tmp_path)
     second = run(load(path, weights(first), "learning.seed=5"), tmp_path)
@@ -45,9 +39,7 @@ def test_before_the_first_update_a_run_has_the_losses_and_the_accuracy_of_the_fi
 
 
 @pytest.mark.parametrize("algorithm", ["sync_ps", "{name: all_reduce, collective: ring}", "dpsgd"])
-def test_two_runs_one_after_the_other_are_one_of_both_lengths(
-    toy: Callable[..., Path], tmp_path: Path, algorithm: str
-) -> None:
+def test_two_warm_runs_equal_one_long_run(toy, tmp_path, algorithm):
     """Of SGD on a quadratic without noise, whose state is the weights alone; the mean of two equal
     models is exact.
     """
@@ -59,9 +51,7 @@ def test_two_runs_one_after_the_other_are_one_of_both_lengths(
     assert not torch.equal(second.weights[0], second.weights[1])
 
 
-def test_a_state_dict_of_torch_starts_the_loop_of_torch(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_state_dict_of_torch_starts_a_run(toy, tmp_path):
     """Plain SGD by torch's own layers and optimiser, from the same state_dict and on the same
     mini-batches.
     """
@@ -88,9 +78,7 @@ def test_a_state_dict_of_torch_starts_the_loop_of_torch(
     torch.testing.assert_close(result.weights[0], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_members_start_from_one_model_or_each_from_its_own(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_members_start_from_one_or_own_models(toy, tmp_path):
     path = toy()
     grid = run(load(path, "sweep.learning.lr=[0.1, 0.2]", "sweep.learning.seed=[0, 1]"), tmp_path)
     alone = run(load(path), tmp_path)
@@ -107,12 +95,10 @@ def test_members_start_from_one_model_or_each_from_its_own(
     assert same.metrics["test_loss"][:2].tolist() == [alone.metrics["test_loss"].iloc[-1]] * 2
 
 
-def test_another_file_is_another_run_and_one_that_has_moved_is_not(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_weights_are_identified_by_content(toy, tmp_path):
     path, file = toy(), tmp_path / "start.safetensors"
 
-    def id_with(value: float, file: Path) -> str:
+    def id_with(value, file):
         save_file({"weights": torch.full((1, 3), value)}, file)
         return runs(load(path, f"task.initial_file={file}"))[0].id
 
@@ -129,7 +115,7 @@ def test_another_file_is_another_run_and_one_that_has_moved_is_not(
         spec.task()
 
 
-def test_files_are_swept(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_are_swept(toy, tmp_path):
     path = toy()
     for name, value in (("a", 1.0), ("b", 2.0)):
         save_file({"weights": torch.full((1, 3), value)}, tmp_path / name)
@@ -145,9 +131,7 @@ def test_files_are_swept(toy: Callable[..., Path], tmp_path: Path) -> None:
     )
 
 
-def test_statistics_of_batch_normalisation_are_left_out(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_statistics_of_batch_normalisation_are_left_out(toy, tmp_path):
     module = MLP(hidden=[5]).build((4,), 4)
     state = {
         **module.state_dict(),
@@ -169,9 +153,7 @@ def test_statistics_of_batch_normalisation_are_left_out(
         (None, "expected a safetensors file"),
     ],
 )
-def test_unfit_weights_are_refused(
-    toy: Callable[..., Path], tmp_path: Path, tensors: dict[str, torch.Tensor] | None, said: str
-) -> None:
+def test_unfit_weights_are_refused(toy, tmp_path, tensors, said):
     path, file = toy(text=NETWORK), tmp_path / "start"
     file.write_text("no tensors")
     if tensors is not None:
@@ -186,7 +168,7 @@ def test_unfit_weights_are_refused(
         load(path, *words)
 
 
-def test_a_task_in_python_starts_from_weights() -> None:
+def test_a_task_in_python_starts_from_weights():
     start = torch.tensor([[3.0, 4.0], [5.0, 6.0]])
     given = {"stop": Stop(updates=3), "learning_seeds": [0, 0]}
     outcome = simulate(
