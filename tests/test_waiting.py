@@ -16,7 +16,7 @@ from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from laggard.simulator.learning.rules.rule import Rule as AnyRule
-from laggard.simulator.recording.metrics import FOLD, FOLD_AFAR, Learning
+from laggard.simulator.recording.metrics import FOLD, FOLD_ON_GPU, Learning
 from laggard.simulator.testing.trial import trial_of
 from laggard.simulator.timing.distributions import Gamma
 
@@ -166,7 +166,7 @@ def test_losses_are_fetched_rarely(afar):
     loss = torch.zeros(MEMBERS, device=META)
     learning._losses = [loss] * (FOLD + 1)
     learning.applied([], 1, 1.0)
-    learning._losses = [loss] * FOLD_AFAR
+    learning._losses = [loss] * FOLD_ON_GPU
     with pytest.raises(NotImplementedError):
         learning.applied([], 1, 1.0)  # more than that is fetched, as memory is bounded
 
