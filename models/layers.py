@@ -90,12 +90,13 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
         parts = list(module.named_children())
     else:
         parts = [("model", module)]
-    found, x = [], _samples(shape)
+    result, x = [], _samples(shape)
     for name, part in parts:
         x, work = _forward(part, x)
         params = sum(parameter.numel() for parameter in part.parameters())
-        found.append(Layer(name, params, float(batch * math.prod(x.shape[1:])), float(work)))
-    return found
+        activations = float(batch * math.prod(x.shape[1:]))
+        result.append(Layer(name, params, activations, float(work)))
+    return result
 
 
 def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
@@ -210,7 +211,7 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
     import torch
     from torch.nn.modules.dropout import _DropoutNd
 
-    given, name = dict(tensors), type(module).__name__
+    before_pass, name = dict(tensors), type(module).__name__
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
         yield
@@ -221,19 +222,19 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
             for part, layer in module.named_modules()
             if isinstance(layer, _DropoutNd) and layer.p > 0
         ]
-        found = f" ({', '.join(dropouts)})" if dropouts else ""
+        which = f" ({', '.join(dropouts)})" if dropouts else ""
         raise ValueError(
-            f"{name} draws random numbers in its forward pass{found}, but the same weights "
+            f"{name} draws random numbers in its forward pass{which}, but the same weights "
             "and mini-batch must give "
             "the same gradient, whenever it is asked for: leave them out, or draw them by "
             "nn.Dropout or nn.Dropout1d "
             "to 3d alone"
         )
-    if changed := [
-        key
-        for key, _ in module.named_buffers()
-        if tensors[key] is not given[key] or given[key]._version
-    ]:
+    changed = []
+    for key, _ in module.named_buffers():
+        if tensors[key] is not before_pass[key] or before_pass[key]._version:
+            changed.append(key)
+    if changed:
         raise ValueError(
             f"{name} changes buffers in its forward pass ({', '.join(changed)}), but a "
             "model here is its parameters "

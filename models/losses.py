@@ -1,4 +1,4 @@
-"""What is minimised: the mean loss of a network's outputs, and a regulariser of its weights."""
+"""Objectives: the mean loss of a network's outputs, and a regulariser of its weights."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Objective:
-    """The mean loss of a mini-batch and, where `regularizer` is not 0, a non-convex regulariser of
-    all weights.
+    """The mean loss of a mini-batch, and a non-convex regulariser of all weights.
 
     f(w) = (1/B) sum_b loss(o_b, y_b) + regularizer sum_i w_i^2 / (1 + w_i^2), for outputs o_b and
     labels y_b.
@@ -33,10 +32,10 @@ class Objective:
             raise ValueError(f"regularizer = {self.regularizer}: expected a finite number >= 0")
 
     def outputs(self, classes: int) -> int:
-        """How many outputs a network has for so many classes.
+        """The number of outputs of a network for `classes` classes.
 
         Raises:
-            ValueError: the loss is not for so many.
+            ValueError: the loss is for another number of classes.
         """
         return classes
 
@@ -67,7 +66,7 @@ class CrossEntropyLoss(Objective):
     the label.
 
     Attributes:
-        smoothing: the share of a label that all classes have alike.
+        smoothing: the share of a label that is divided equally among all classes.
 
     Source: Szegedy et al. (2016), arXiv 1512.00567, section 7; `torch.nn.CrossEntropyLoss`.
 
@@ -127,9 +126,7 @@ class LogisticLoss(Objective):
 
 
 def squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """Half the mean squared distance of outputs `(batch, classes)` from the unit vectors of labels
-    `(batch,)`.
-    """
+    """Half the mean squared distance of outputs `(batch, classes)` from labels' unit vectors."""
     import torch
 
     units = (targets[:, None] == torch.arange(outputs.shape[1], device=outputs.device)).to(
@@ -146,8 +143,7 @@ def logistic_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
 
 
 def penalty(weights: "Tensor") -> "Tensor":
-    """The non-convex regulariser sum_i w_i^2 / (1 + w_i^2), `(models,)`, of `weights` `(models,
-    params)`.
+    """The regulariser sum_i w_i^2 / (1 + w_i^2), `(models,)`, of `weights` `(models, params)`.
 
     On a CPU a model at a time, so that the order of a sum does not depend on the other models.
     """

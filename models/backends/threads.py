@@ -89,10 +89,10 @@ class Threads:
     def submit(
         self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, members: int
     ) -> BackgroundGradients | None:
-        """Begin to compute what `gradients` does, of so many members each.
+        """Start `gradients` in the background; each gradient is of `members` rows.
 
-        None where there is one thread, or where threads would hold the interpreter's lock: then the
-        caller's Python would wait for them.
+        None with one thread, or where threads would hold the interpreter's lock: then the caller's
+        Python would wait for them.
         """
         if self._threads == 1 or x is not tensor_of(x):
             return None
@@ -159,9 +159,9 @@ def _leave_out_lost(weights: Tensor, gradients: Tensor, losses: Tensor) -> Seque
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt(3)
-# bytes free at the heap's end before any are given back: the most that mallopt takes
-KEPT = 2**31 - 1
-LARGE = 32 * 2**20  # bytes of a block that is always given back: the most that mallopt takes
+# the largest values that mallopt accepts
+MAX_FREE = 2**31 - 1  # bytes free at the heap's end before any go back to the system
+LARGE = 32 * 2**20  # bytes from which a block always goes back to the system
 
 
 @cache
@@ -181,5 +181,5 @@ def keep_freed_memory() -> bool:
         return False
     return all(
         mallopt(parameter, size) == 1
-        for parameter, size in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, KEPT))
+        for parameter, size in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, MAX_FREE))
     )

@@ -77,9 +77,7 @@ class Delayed(Algorithm):
             raise InvalidSettingError("Cluster", "workers", expected, workers)
 
     def mean(self, updates: int) -> int:
-        """The delay, or its mean where it is drawn, of a gradient computed after so many
-        updates.
-        """
+        """The delay, or its mean, of a gradient computed after `updates` updates."""
         if self.ramp_to is None or self.over is None:
             return self.delay
         share = min(1.0, max(0, updates - self.after) / self.over)

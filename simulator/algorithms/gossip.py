@@ -45,7 +45,7 @@ class DPSGD(Algorithm):
     mixing: Literal["metropolis", "uniform", "weights"] = "metropolis"
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """None: it sends along the edges that there are."""
+        """No pairs: it sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:
@@ -61,7 +61,7 @@ class DPSGD(Algorithm):
         combine_first = self.order == "combine_then_adapt"
         state = self.rule.init(node.weights, replicas=node.workers)
         for step in count():
-            if combine_first:
+            if combine_first:  # the messages travel while the gradient is computed
                 self.tell(node, step)
             gradient = yield node.compute(node.weights)
             if combine_first:
@@ -118,7 +118,7 @@ class ADPSGD(Algorithm):
         return {rank: [self.worker, self.answer] for rank in range(workers)}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """None: it sends along the edges that there are."""
+        """No pairs: it sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:
@@ -140,21 +140,22 @@ class ADPSGD(Algorithm):
         """Average with one of the `neighbours` at random, if any of them is up."""
         while neighbours:
             neighbour = neighbours.pop(node.rng.integers(len(neighbours)))
-            mine = node.weights
-            node.send(neighbour, mine, tag=ASK)
+            own = node.weights
+            node.send(neighbour, own, tag=ASK)
             answer = node.receive(tag=ANSWER)
             yield answer | node.down(neighbour)
             if answer.fired:
                 _, theirs = answer.value
-                node.weights = node.weights + (theirs - mine) / 2
+                # The opposite of the neighbour's move, so that the sum of all models stays.
+                node.weights = node.weights + (theirs - own) / 2
                 return
 
     def answer(self, node: Node) -> Role:
         while True:
             asker, theirs = yield node.receive(tag=ASK)
-            mine = node.weights
-            node.weights = mine + (theirs - mine) / 2
-            node.send(asker, mine, tag=ANSWER)
+            own = node.weights
+            node.weights = own + (theirs - own) / 2
+            node.send(asker, own, tag=ANSWER)
 
 
 class OverlapADPSGD(ADPSGD):

@@ -57,7 +57,7 @@ class SGP(Algorithm):
     biased: bool = False
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """None: it sends along the edges that there are."""
+        """No pairs: it sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

@@ -65,16 +65,15 @@ class Node(Protocol):
     def compute(
         self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
     ) -> Work:
-        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the
-        `Gradient` when it is done.
+        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient`.
 
         Its staleness counts the updates of the owner of `weights` since they were read.
 
         Args:
             read: the model that was read, where local steps have changed it since.
             buckets: shares of the mini-batch's work, rising to 1, after each of which a part of the
-                gradient is there. The events in `buckets` of what is returned fire then, with the
-                gradient; nothing else changes.
+                gradient is computed. The events in `buckets` of the returned event fire then, with
+                the gradient; nothing else changes.
 
         Raises:
             RuntimeError: the node is computing already, or is a server.
@@ -95,8 +94,9 @@ class Node(Protocol):
 
     @property
     def apply_seconds(self) -> float:
-        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`; a
-        law draws anew.
+        """Seconds of one update at the server, for `yield node.work(node.apply_seconds)`.
+
+        A law is drawn at each access.
         """
         ...
 
@@ -110,23 +110,19 @@ class Node(Protocol):
         ...
 
     def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
-        """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started`
-        (s).
-        """
+        """The gradient of `batch` at `weights`, whose time `work` has taken since `started` (s)."""
         ...
 
     def duration(self) -> float:
-        """Draw the seconds that the next mini-batch takes at full speed, for `work` that does it in
-        several parts.
-        """
+        """Draw the seconds of the next mini-batch at full speed, for `work` in several parts."""
         ...
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 does not wait.
 
         With `share`, for that part of a mini-batch's compute time instead, by the node's
-        distribution and slowdowns: of a mini-batch of its own, or of one that takes `of` seconds at
-        full speed.
+        distribution and slowdowns: of a mini-batch that is drawn, or of one that takes `of` seconds
+        at full speed.
 
         Raises:
             RuntimeError: the node is computing already.
@@ -148,16 +144,13 @@ class Node(Protocol):
         ...
 
     def put(self, content: Any, tag: Hashable = None) -> None:
-        """Put `content` into the node's own mailbox, for another of its roles: at once, over no
-        network, no message.
-        """
+        """Put `content` into the node's mailbox for another role: at once, without a message."""
         ...
 
     def receive(self, tag: Hashable = None) -> Receive:
-        """The next message with that tag; fires with `(sender, content)`, at once if one has come
-        already.
+        """The next message with that tag; fires with `(sender, content)`, at once if one is there.
 
-        Where taking in a message takes a server time, it fires after that.
+        Where receiving a message takes a server time, it fires after that.
         """
         ...
 
@@ -187,17 +180,17 @@ class Node(Protocol):
         ...
 
     def down(self, peer: int) -> Event:
-        """Fires when node `peer` crashes, at once if it is down: `yield node.receive() |
-        node.down(peer)`.
+        """Fires when node `peer` crashes, at once if it is down.
+
+        As in `yield node.receive() | node.down(peer)`.
         """
         ...
 
     def apply(
         self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None
     ) -> None:
-        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients`
-        are applied.
+        """One update: the model becomes `weights`, its version grows by 1, `gradients` are applied.
 
-        `state` is what a checkpoint has to hold beside the weights: the optimiser's.
+        `state` is stored in checkpoints beside the weights: the optimiser's state.
         """
         ...

@@ -19,8 +19,7 @@ class RunProgress(NamedTuple):
 
     Attributes:
         time: virtual seconds.
-        updates: of the model; where P nodes keep models of their own, each of their updates counts
-            1/P.
+        updates: of the model; where each of P nodes keeps a model, an update of one counts 1/P.
         samples: of the mini-batches whose gradients were applied.
         epochs: samples over the size of the training set.
         gradients: computed, whatever their status.

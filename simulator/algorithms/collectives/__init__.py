@@ -38,12 +38,12 @@ COLLECTIVES: dict[str, Collective] = {
 
 
 def on_servers(servers: int) -> Collective:
-    """The sum by so many of the nodes, each of which has a part of it."""
+    """The sum by `servers` of the nodes, each of which sums a part."""
     return Collective(partial(server, servers), partial(to_servers, servers))
 
 
 def in_slices(slices: int) -> Collective:
-    """The ring whose messages are cut into so many slices."""
+    """The ring whose messages are cut into `slices`."""
     return Collective(partial(ring_in_slices, slices), next_in_rank, slices=slices)
 
 

@@ -1,6 +1,4 @@
-"""Collectives in which nobody passes on what others have sent: the mesh, and servers among the
-nodes.
-"""
+"""Collectives without forwarding: the mesh, and servers among the nodes."""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -19,8 +17,7 @@ def all_others(rank: int, workers: int) -> Sequence[int]:
 
 @lru_cache(maxsize=4)
 def mesh(workers: int) -> Sequence[Phase]:
-    """The parallel all-reduce: every node sends its value to every other, and sums all itself, in
-    rank order.
+    """The parallel all-reduce: every node sends its value to all others, and sums all of them.
 
     alpha + (P - 1) N beta seconds where a node has one card, alpha + N beta where every pair has a
     link.
@@ -41,25 +38,24 @@ def mesh(workers: int) -> Sequence[Phase]:
 
 
 def to_servers(servers: int, rank: int, workers: int) -> Sequence[int]:
-    """The ranks to which a node sends: the first so many, and from these all others."""
+    """The ranks to which a node sends: the servers; from a server, all others."""
     return [peer for peer in all_others(rank, workers) if min(rank, peer) < servers]
 
 
 def if_below(servers: int, by: int, workers: int, rank: Any) -> Any:
-    """The rank, or ranks, `by` places on where it is one of the first so many; else -1."""
+    """The rank, or ranks, `by` places on if that is a server; else -1."""
     other = shift(by, workers, rank)
     return np.where(other < servers, other, -1)
 
 
 def if_itself_below(servers: int, by: int, workers: int, rank: Any) -> Any:
-    """The rank, or ranks, `by` places on from one of the first so many; else -1."""
+    """The rank, or ranks, `by` places on from a server; else -1."""
     return np.where(np.asarray(rank) < servers, shift(by, workers, rank), -1)
 
 
 @lru_cache(maxsize=4)
 def server(servers: int, workers: int) -> Sequence[Phase]:
-    """Servers among the nodes: the first S sum a part of N / S bytes each, and send the sum to all
-    others.
+    """Servers among the nodes: each of the first S sums a part of N / S bytes and sends it to all.
 
     With fair sharing 2 alpha + 2 ((P - 1) / S) N beta seconds, for P > 1. With `fifo` and one
     server, the first round of nodes that begin together takes as long, and each later one 2 alpha +

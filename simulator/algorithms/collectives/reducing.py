@@ -95,7 +95,7 @@ class Reducing(Algorithm):
         return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
 
     def collective_of(self, group_size: int) -> Collective:
-        """How the gradients are summed, on hosts, or in groups, of so many workers."""
+        """The collective, on hosts or in groups of `group_size` workers."""
         if self.collective == HIERARCHICAL:
             return over_hosts(group_size)
         if self.ring_slices > 1:

@@ -20,14 +20,13 @@ def shift(by: int, workers: int, rank: Any) -> Any:
 
 
 def slice_of(by: int, workers: int, slices: int, piece: int, rank: int) -> int:
-    """Of the chunk `by` places on, the slice of that number."""
+    """The number of slice `piece` of the chunk `by` places on."""
     return (rank + by) % workers * slices + piece
 
 
 @lru_cache(maxsize=4)
 def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
-    """The ring, each of whose messages is cut into so many, so that a node passes on a slice while
-    the next one comes.
+    """The ring with messages in slices: a node passes on a slice while the next one comes.
 
     k slices of tau = N beta / (P k) seconds each, in a queue (`fifo`):
 
@@ -63,8 +62,7 @@ def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
 
 @lru_cache(maxsize=4)
 def ring(workers: int) -> Sequence[Phase]:
-    """Ring all-reduce: reduce-scatter, after which each node has one chunk of the sum, then
-    all-gather.
+    """Ring all-reduce: reduce-scatter, after which each node has one chunk of the sum; all-gather.
 
     2 (P - 1) steps of N / P bytes: 2 (P - 1) alpha + 2 ((P - 1) / P) N beta seconds. Chunk k is
     summed once, in the order k, k + 1, ... round the ring. Where P does not divide the parameters,
@@ -88,14 +86,13 @@ def part_inside(by: int, size: int, hosts: int, rank: int) -> int:
 
 
 def part_across(by: int, size: int, hosts: int, rank: int) -> int:
-    """Of the parts that a worker has summed inside, the one of the host `by` places on."""
+    """The host's part, `by` places on, of the parts that a worker has summed inside its host."""
     return part_inside(1, size, hosts, rank) + (rank // size + by) % hosts
 
 
 @lru_cache(maxsize=4)
 def hierarchical(size: int, workers: int) -> Sequence[Phase]:
-    """All-reduce over hosts: reduce-scatter inside each, a ring across them for each part,
-    all-gather inside.
+    """All-reduce over hosts: reduce-scatter inside each, a ring across for each part, all-gather.
 
     For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards
     alpha and beta, which g workers share: 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N
@@ -125,8 +122,7 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
 
 @lru_cache(maxsize=4)
 def naive_ring(workers: int) -> Sequence[Phase]:
-    """The ring of whole values: each is forwarded P - 1 times, and every node sums them itself, in
-    rank order.
+    """The ring of whole values: each is forwarded P - 1 times, and every node sums all of them.
 
     (P - 1)(alpha + N beta) seconds: the ring of chunks is faster iff N beta (1 - 2 / P) > alpha.
     """

@@ -58,9 +58,7 @@ def halvings(workers: int) -> Sequence[Sequence[tuple[int, int]]]:
 
 
 def relatives(rank: int, workers: int) -> tuple[int | None, Sequence[int]]:
-    """A node's parent, if it has one, and its children, the root of the largest part of the tree
-    first.
-    """
+    """A node's parent, if any, and its children, the root of the largest part first."""
     parent, children = None, []
     low, high = 0, workers
     while high - low > 1:
@@ -97,8 +95,7 @@ def recursive_doubling(workers: int) -> Sequence[Phase]:
 
 @lru_cache(maxsize=16)
 def halving_doubling(workers: int) -> Sequence[Phase]:
-    """Recursive halving, after which each node has one chunk of the sum, then recursive doubling of
-    the chunks.
+    """Recursive halving, after which each node has a chunk of the sum, then recursive doubling.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
     Where P is no power of two: as of 2^d nodes, and 2 (alpha + N beta).

@@ -110,9 +110,7 @@ class PriorityAllReduce(Reducing, Sliced):
             node.put(named, (ORDER, turn))
 
     def exchange(self, node: Node) -> Role:
-        """Sum the slices of a gradient, one after another as they are named; then update the
-        model.
-        """
+        """Sum the slices of a gradient, one after another in order, then update the model."""
         collective, params = self.collective_of(node.group_size), node.weights.shape[1]
         state = self.rule.init(node.weights)
         slices = {
@@ -139,6 +137,6 @@ class PriorityAllReduce(Reducing, Sliced):
 
 
 def await_sums(node: Node, layer: int, slices: int) -> Role:
-    """Wait until so many slices of the layer of that number are summed."""
+    """Wait until `slices` slices of layer `layer` are summed."""
     for _ in range(slices):
         yield node.receive((SUM, layer))

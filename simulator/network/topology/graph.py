@@ -57,8 +57,9 @@ def _largest(arguments: Any) -> float:
 
 @contextmanager
 def _limit_calls() -> Iterator[None]:
-    """Raise `MemoryError` after so many calls within: 30 for `n` of a hypercube would take a day
-    and all memory.
+    """Raise `MemoryError` after `MOST_CALLS` calls of functions in the context.
+
+    A hypercube of dimension 30, for one, would take a day and all memory.
     """
     calls = iter(range(MOST_CALLS))
 
@@ -76,35 +77,32 @@ def _limit_calls() -> Iterator[None]:
 def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
     maker = getattr(nx, name, None)
     if not getattr(maker, "__module__", "").startswith("networkx.generators."):
-        raise InvalidSettingError(
-            "Graph", "graph", "the name of a networkx generator, as random_regular_graph", name
-        )
+        expected = "the name of a networkx generator, as random_regular_graph"
+        raise InvalidSettingError("Graph", "graph", expected, name)
     parameters = [key for key in inspect.signature(maker).parameters if "backend" not in key]  # type: ignore[arg-type]
-    given: dict[str, Any] = {"seed": 0} if "seed" in parameters else {}
-    if directed:
-        given |= (
-            {"create_using": nx.DiGraph} if "create_using" in parameters else {"directed": True}
-        )
-    if (largest := _largest(arguments)) > MOST_COUNT:
+    defaults: dict[str, Any] = {}
+    if "seed" in parameters:
+        defaults["seed"] = 0
+    if directed and "create_using" in parameters:
+        defaults["create_using"] = nx.DiGraph
+    elif directed:
+        defaults["directed"] = True
+    largest = _largest(arguments)
+    if largest > MOST_COUNT:
         raise InvalidSettingError("Graph", "arguments", f"numbers of at most {MOST_COUNT}", largest)
     try:
         named = arguments
         if isinstance(named, list):
             named = dict(zip(parameters[: len(named)], named, strict=True))
         with _limit_calls():
-            made = maker(**given | named)  # type: ignore[misc]
-    except Exception as error:  # whatever it raises, it is the arguments that it does not take
-        raise InvalidSettingError(
-            "Graph",
-            "arguments",
-            f"those of {name}({', '.join(parameters)})",
-            f"{arguments}: {error}",
-        ) from None
-    if not isinstance(made, nx.Graph):
-        raise InvalidSettingError(
-            "Graph", "graph", "the name of a networkx generator of one graph", name
-        )
-    return made
+            graph = maker(**defaults | named)  # type: ignore[misc]
+    except Exception as error:  # of any type: the generator does not accept the arguments
+        expected, got = f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
+        raise InvalidSettingError("Graph", "arguments", expected, got) from None
+    if not isinstance(graph, nx.Graph):
+        expected = "the name of a networkx generator of one graph"
+        raise InvalidSettingError("Graph", "graph", expected, name)
+    return graph
 
 
 @dataclass(frozen=True, eq=False)  # a file may change, so that equal fields may be different graphs

@@ -37,7 +37,7 @@ class Peers(Settings):
         return 1
 
     def share(self, sender: int, receiver: int, workers: int) -> float:
-        expected = "uniform or metropolis: only a graph of one's own has weights on its edges"
+        expected = "uniform or metropolis: only `graph` and `time_varying` have weights of edges"
         raise InvalidSettingError(type(self).__name__, "mixing", expected, "weights")
 
     def check(self, workers: int) -> None:
