@@ -17,6 +17,7 @@ from laggard.experiments.commands import (
     count,
     split_overrides,
 )
+from laggard.limits import CallBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FILE_WIDTH = 120  # columns of lists that go to a file
 MAX_RANKS_SHOWN = 5
+MAX_CALLS = 300_000  # of a check for a warning, some tenths of a second
 LOAD = "laggard.experiments.config.load"
 CATALOGUE = "laggard.experiments.config.listing"
 EDITORS = "laggard.experiments.config.listing"
@@ -63,8 +65,9 @@ def _warn_of_starved_workers(path: str, planned: "Sequence[RunSpec]") -> None:
     from laggard.experiments.running.run import starved_ranks
 
     starved = {}
+    budget = CallBudget(MAX_CALLS)
     for run in planned:
-        ranks = starved_ranks(run)
+        ranks = starved_ranks(run, budget)
         if ranks:
             starved[run.title] = ranks
     if not starved:

@@ -141,7 +141,7 @@ def straggler_analysis_steps(path: Path) -> pd.DataFrame:
 def _read_operations(path: Path) -> pd.DataFrame:
     """The compute operations in a table of StragglerAnalysis, checked."""
     try:
-        table = pd.read_parquet(path)
+        table = pd.read_parquet(path.absolute())
     except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError("", f"expected a Parquet table: {reason}", str(path)) from None

@@ -44,6 +44,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The name holds host and process: others may write the same file on a shared disk.
     temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
+    with suppress(FileNotFoundError):
+        temporary.unlink()  # a link that another user put there would be written through
     try:
         yield temporary
         temporary.replace(path)  # atomic: a reader sees the old file or the new one
@@ -106,7 +108,8 @@ def write_table(path: Path, columns: "Mapping[str, np.ndarray] | pd.DataFrame") 
         pieces = columns.parts(ROWS_PER_PIECE)
     first = _arrow_table(next(pieces))
     with (
-        whole_file(path) as file,
+        # an absolute path: Arrow takes `a:b/c` for the address of a file system `a`
+        whole_file(path.absolute()) as file,
         parquet.ParquetWriter(file, first.schema, compression="zstd") as writer,
     ):
         writer.write_table(first)
@@ -137,7 +140,7 @@ def read_table(path: Path) -> "pd.DataFrame":
     from pyarrow import parquet
 
     try:
-        return parquet.read_table(path).to_pandas()
+        return parquet.read_table(path.absolute()).to_pandas()
     except pa.ArrowException:
         raise ResultError(f"{path}: not a Parquet table") from None
 
@@ -152,7 +155,7 @@ def read_schema(path: Path) -> "pa.Schema":
     from pyarrow import parquet
 
     try:
-        return parquet.read_schema(path)
+        return parquet.read_schema(path.absolute())
     except (pa.ArrowException, OSError):
         raise ResultError(f"{path}: not a Parquet table") from None
 

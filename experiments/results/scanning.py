@@ -107,7 +107,7 @@ def _read_part(
             facts &= column == value if value.is_valid else column.is_null()
     parquet = ds.ParquetFileFormat()
     disk = LocalFileSystem()
-    fragment = parquet.make_fragment(str(table.path), disk, partition_expression=facts)
+    fragment = parquet.make_fragment(str(table.path.absolute()), disk, partition_expression=facts)
     dataset = ds.FileSystemDataset([fragment], schema, parquet, disk)
     if condition is not None and not list(dataset.get_fragments(condition)):
         return None

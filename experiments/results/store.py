@@ -160,6 +160,8 @@ def start_run(spec: RunSpec, out: str | Path, fresh: bool = False) -> Iterator[P
 
 def _prepare_folder(path: Path, private: Path, fresh: bool) -> None:
     """Create the private folder; take over the latest snapshot of the run in `path`."""
+    if private.is_symlink():  # not made by laggard: the files behind it are another's
+        raise OSError(EEXIST, "expected no link where the run is written", str(private))
     private.mkdir(exist_ok=True)
     # files of this process, which was interrupted, or of an earlier one with the same number
     for file in private.iterdir():
@@ -258,7 +260,12 @@ def remove_stale(path: Path) -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether it is a private folder of a process of this host that has ended."""
+    """Whether it is a private folder of a process of this host that has ended.
+
+    A link is none: laggard makes no links, so what it leads to is another's.
+    """
+    if folder.is_symlink():
+        return False
     host = re.escape(platform.node())
     match = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{host}\.(\d+)(\.old)?", folder.name)
     return match is not None and not alive(int(match[1]))
@@ -326,7 +333,8 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
         _move_figures(earlier, path)
         with suppress(OSError):  # it holds other files
             earlier.rmdir()
-    write_sealed(path / INDEX, {"runs": entries})
+    if not _is_current(path / INDEX, entries):
+        write_sealed(path / INDEX, {"runs": entries})
     return moved
 
 
@@ -382,6 +390,14 @@ def _present_entries(file: Path) -> Any:
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return json.loads(file.read_bytes())["runs"]
     return None
+
+
+def _is_current(file: Path, entries: Any) -> bool:
+    """Whether the index is intact and has these entries: a finished sweep needs no writing."""
+    try:
+        return bool(read_sealed(file, "the index of a sweep")["runs"] == entries)
+    except (OSError, ResultError, KeyError):
+        return False
 
 
 def _grid_folder(entries: Any) -> str:

@@ -1,16 +1,15 @@
 """Any graph that networkx generates or reads, with ranks as nodes."""
 
 import inspect
-import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from laggard.files import describe_numbering, natural_key
+from laggard.limits import CallBudget
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 from laggard.simulator.network.topology.graph_file import read_graph
 from laggard.simulator.network.topology.regular import Peers
@@ -55,25 +54,6 @@ def _largest(arguments: Any) -> float:
     return 0
 
 
-@contextmanager
-def _limit_calls() -> Iterator[None]:
-    """Raise `MemoryError` after `MOST_CALLS` calls of functions in the context.
-
-    A hypercube of dimension 30, for one, would take a day and all memory.
-    """
-    calls = iter(range(MOST_CALLS))
-
-    def count(*_: Any) -> None:
-        if next(calls, None) is None:
-            raise MemoryError("the graph is too large to be made")
-
-    sys.setprofile(count)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
 def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
     maker = getattr(nx, name, None)
     if not getattr(maker, "__module__", "").startswith("networkx.generators."):
@@ -94,7 +74,7 @@ def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directe
         named = arguments
         if isinstance(named, list):
             named = dict(zip(parameters[: len(named)], named, strict=True))
-        with _limit_calls():
+        with CallBudget(MOST_CALLS).limited():
             graph = maker(**defaults | named)  # type: ignore[misc]
     except Exception as error:  # of any type: the generator does not accept the arguments
         expected, got = f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
