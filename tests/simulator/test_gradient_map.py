@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import AsyncPS, Cluster, Gradient, Rule, Stop, simulate
+from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms.sharding import Shards
 from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.testing.fingerprint import fingerprint
 from laggard.simulator.timing.distributions import Exponential
 
 
@@ -28,30 +29,19 @@ def promise(pool):
     return gradient, model
 
 
-def test_it_is_the_gradient_in_all_but_the_value(pool):
+def test_mapped_gradient_differs_in_value_alone(pool):
     gradient, model = promise(pool)
     mapped = gradient.map(lambda own: -3 * own)
     model.version += 2
-    for name in (
-        "worker",
-        "weights",
-        "version_read",
-        "mixed_read",
-        "staleness",
-        "version",
-        "target",
-        "mixings",
-        "share",
-    ):
-        assert getattr(mapped, name) is getattr(gradient, name) or getattr(mapped, name) == getattr(
-            gradient, name
-        ), name
+    for name in ("worker", "version_read", "mixed_read", "staleness", "version", "target", "share"):
+        assert getattr(mapped, name) == getattr(gradient, name), name
+    assert mapped.weights is gradient.weights
     assert mapped.whole is gradient
     assert mapped.piece(7) is mapped  # one owner alone
     assert torch.equal(mapped.value, -3 * gradient.value)
 
 
-def test_batches_multiply_the_share(pool):
+def test_batches_multiply_share(pool):
     gradient, _ = promise(pool)
     assert (
         gradient.map(lambda own: own, batches=4).map(lambda own: own, batches=2).share
@@ -59,7 +49,7 @@ def test_batches_multiply_the_share(pool):
     )
 
 
-def test_the_function_is_called_once_and_only_if_somebody_asks(pool):
+def test_function_is_called_once_when_asked(pool):
     calls = []
     gradient, _ = promise(pool)
     mapped = gradient.map(lambda own, *theirs: calls.append(len(theirs)) or own, gradient, gradient)
@@ -70,7 +60,7 @@ def test_the_function_is_called_once_and_only_if_somebody_asks(pool):
     assert (calls, pool.evaluated) == ([2], 1)
 
 
-def test_its_status_is_the_gradients(pool):
+def test_status_is_that_of_gradient(pool):
     gradient, _ = promise(pool)
     mapped = gradient.map(lambda own: own)
     assert mapped.status == IN_FLIGHT
@@ -80,7 +70,7 @@ def test_its_status_is_the_gradients(pool):
         gradient.resolve("applied")
 
 
-def test_memory_can_be_made_of_a_gradient_that_was_dropped(pool):
+def test_dropped_gradient_can_be_fed_back(pool):
     gradient, _ = promise(pool)
     error = gradient.map(lambda own: own / 2)
     error.drop()
@@ -93,46 +83,27 @@ def test_memory_can_be_made_of_a_gradient_that_was_dropped(pool):
 class Halved(AsyncPS):
     """`async_ps` whose workers send half of their gradients."""
 
-    def sent(self, gradient: Gradient):
-        return gradient.map(lambda own: own / 2)
-
     def worker(self, node):
         servers = Shards(node, self.shards)
         servers.announce()
         while True:
             weights = yield from servers.read()
             gradient = yield node.compute(weights)
-            servers.push(self.sent(gradient))
+            doubled = gradient.map(lambda own: own * 2)
+            servers.push(doubled.map(lambda own, raw: own - raw - raw / 2, gradient))
 
 
-class SentTwice(Halved):
-    """The same by two maps."""
-
-    def sent(self, gradient: Gradient):
-        return gradient.map(lambda own: own * 2).map(lambda own, raw: own - raw - raw / 2, gradient)
-
-
-@pytest.mark.parametrize("method", [Halved, SentTwice])
 @pytest.mark.parametrize("shards", [1, 2])
-def test_half_the_gradient_is_half_the_learning_rate_on_every_server(method, shards):
-    def run(algorithm):
-        return simulate(
-            Cluster(workers=3, compute=Exponential(1.0)),
-            algorithm,
-            Quadratic(),
-            stop=Stop(updates=40),
-        )
-
+def test_half_of_gradient_is_half_of_learning_rate(shards):
     mapped, plain = (
-        run(method(Rule(lr=0.125), shards=shards)),
-        run(AsyncPS(Rule(lr=0.0625), shards=shards)),
+        simulate(Cluster(3, Exponential(1.0)), algorithm, Quadratic(), stop=Stop(updates=40))
+        for algorithm in (
+            Halved(Rule(lr=0.125), shards=shards),
+            AsyncPS(Rule(lr=0.0625), shards=shards),
+        )
     )
-    assert torch.equal(mapped.weights, plain.weights)
+    assert fingerprint(mapped) == fingerprint(plain)
     assert mapped.gradients == plain.gradients
-    assert all(
-        (mapped.updates[name] == plain.updates[name]).all()
-        for name in ("time", "worker", "staleness", "status")
-    )
 
 
 @dataclass(frozen=True)
@@ -177,7 +148,7 @@ def test_top_k_of_all_entries_is_async_ps():
     assert torch.equal(everything.weights, plain.weights)
 
 
-def test_what_is_not_sent_is_fed_back_and_nothing_is_lost():
+def test_entries_not_sent_are_fed_back():
     rows = {}
 
     class Noting(TopK):

@@ -26,7 +26,7 @@ def leaves(count, asked, size=4):
     ]
 
 
-def test_nothing_is_computed_until_a_value_is_asked_for_and_then_all_together():
+def test_values_are_computed_together_when_asked():
     asked = []
     a, b, c = leaves(3, asked)
     half = (a + b)[1:3] * 0.5
@@ -38,7 +38,7 @@ def test_nothing_is_computed_until_a_value_is_asked_for_and_then_all_together():
     assert asked == [3]
 
 
-def test_values_of_several_are_asked_for_in_one_call():
+def test_values_of_several_are_computed_in_one_call():
     asked = []
     a, b, c = leaves(3, asked)
     one, two = evaluate([a + b, b + c])
@@ -46,7 +46,7 @@ def test_values_of_several_are_asked_for_in_one_call():
     torch.testing.assert_close(one + two, a._later + 2 * b._later + c._later)
 
 
-def test_a_sum_as_long_as_a_large_ring_is_no_recursion():
+def test_long_sums_do_not_recurse():
     asked = []
     first, *rest = leaves(5000, asked, size=1)
     total = first
@@ -56,7 +56,7 @@ def test_a_sum_as_long_as_a_large_ring_is_no_recursion():
     assert asked == [5000]
 
 
-def test_what_is_shared_is_computed_once():
+def test_shared_promise_is_computed_once():
     asked, computed = [], []
     (a,) = leaves(1, asked)
     shared = Derived((a,), lambda value: computed.append(1) or value * 2)
@@ -67,7 +67,7 @@ def test_what_is_shared_is_computed_once():
     assert computed == [1]
 
 
-def test_what_is_computed_from_a_promise_to_come_is_promised_before_it_is_made():
+def test_promises_derive_from_later_promise():
     asked = []
     later = Later()
     half = later[1:3] * 0.5

@@ -9,7 +9,7 @@ from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.weights import mean, stamp
 
 
-def test_nothing_answers_as_an_empty_tensor_does():
+def test_empty_weights_answer_as_empty_tensor():
     """Whatever an algorithm may do with weights: the same shape as torch's, and no arithmetic."""
     empty, lr = torch.empty(3, 0), torch.ones(3, 1)
     asked = [
@@ -39,7 +39,7 @@ def test_nothing_answers_as_an_empty_tensor_does():
 
 
 @pytest.mark.parametrize("weights", [EmptyWeights(2), torch.ones(2, 3)])
-def test_an_alias_has_a_stamp_of_its_own(weights):
+def test_alias_has_own_stamp(weights):
     one, other = (SimpleNamespace(rank=rank, version=rank, mixings=0) for rank in (3, 4))
     first = stamp(weights, one)
     assert (first.stamp, stamp(first, other).stamp) == ((one, 3, 0), (other, 4, 0))
@@ -47,7 +47,7 @@ def test_an_alias_has_a_stamp_of_its_own(weights):
 
 
 @pytest.mark.parametrize("count", [2, 5, 8, 64])
-def test_the_mean_of_an_ensemble_is_that_of_each_member_alone(count):
+def test_mean_of_ensemble_is_that_of_members(count):
     """Bit for bit, whatever the width of the tensors; and right."""
     each = list(torch.randn(count, 3, 1001, generator=torch.Generator().manual_seed(0)))
     before = torch.stack(each)

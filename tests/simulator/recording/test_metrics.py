@@ -26,7 +26,7 @@ class Kept(DPSGD):
         return super().worker(node)
 
 
-def test_consensus_is_the_root_mean_square_distance_to_the_mean():
+def test_consensus_is_distance_to_mean_model():
     outcome = simulate(UNEVEN, Kept(Rule(lr=0.1)), TASK, stop=Stop(updates=30), ensemble=2)
     # (nodes, ensemble, params)
     models = torch.stack([Kept.nodes[rank].weights for rank in range(6)])
@@ -43,7 +43,7 @@ def test_consensus_is_the_root_mean_square_distance_to_the_mean():
     assert (outcome.nodes["weight"] == 1).all()
 
 
-def test_every_node_is_measured_where_that_is_asked_for():
+def test_every_node_is_measured_if_asked():
     every = Evaluate(every_updates=10, nodes=True)
     outcome = simulate(UNEVEN, DPSGD(Rule(lr=0.1)), TASK, stop=Stop(updates=30), evaluate=every)
     assert len(outcome.nodes["test_loss"]) == 6 * len(outcome.metrics["time"])
@@ -76,18 +76,18 @@ def test_one_model_has_no_consensus():
     assert outcome.nodes == {}
 
 
-def test_a_crashed_node_s_model_is_not_in_the_mean():
+def test_model_of_crashed_node_is_not_in_mean():
     cluster = Cluster(workers=3, slowdowns=[Crash(2, at=2.5)])
     outcome = simulate(cluster, Kept(Rule(lr=0.1)), TASK, stop=Stop(time=9.0))
     models = [Kept.nodes[rank].weights for rank in range(2)]
     torch.testing.assert_close(outcome.weights, torch.stack(models).mean(0))
 
 
-def test_a_run_stops_at_the_accuracy_that_a_member_reaches_first():
+def test_run_stops_at_accuracy_of_first_member():
     task = Supervised(Logistic().build, digits(), 32)
     lr = torch.tensor([[1e-6], [0.1]], dtype=torch.float64)
-    outcome = simulate(Cluster(workers=4), AsyncPS(Rule(lr=lr)), task, ensemble=2,
-                       stop=Stop(epochs=3, accuracy=0.8), evaluate=Evaluate(every_epochs=0.1))  # fmt: skip
+    more = {"stop": Stop(epochs=3, accuracy=0.8), "evaluate": Evaluate(every_epochs=0.1)}
+    outcome = simulate(Cluster(workers=4), AsyncPS(Rule(lr=lr)), task, ensemble=2, **more)
     accuracy = outcome.metrics["test_accuracy"].reshape(-1, 2)
     assert outcome.reached == "accuracy"
     assert accuracy[-1, 1] >= 0.8

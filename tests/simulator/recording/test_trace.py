@@ -10,7 +10,7 @@ from laggard.simulator.timing.distributions import Exponential
 
 
 @pytest.mark.parametrize("record", [None, Record(messages=True)], ids=["plain", "with arrivals"])
-def test_the_fates_of_a_run_come_in_parts_that_make_the_whole(record):
+def test_rows_come_in_parts_of_whole(record):
     fates = simulate(
         Cluster(3, Exponential(1.0)), AsyncPS(Rule()), stop=Stop(updates=25), record=record
     ).updates

@@ -34,7 +34,7 @@ HERE = [name for name in IDENTITIES if "hashes" not in name]
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "sgp", "1f1b", "delayed"])
-def test_an_algorithm_of_each_kind_satisfies(name: str) -> None:
+def test_algorithm_of_each_kind_satisfies_identities(name: str) -> None:
     trial = trial_of(ALGORITHMS[name], updates=10)
     for identity in HERE:
         IDENTITIES[identity](trial)
@@ -213,46 +213,28 @@ class Aliased(Server):
 
 
 BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
-    Waiting: ("it gets on", "node 0 waits since 0 s for a message with tag 'never sent'"),
+    Waiting: ("it gets on", "node 0 waits since 0 s"),
     Silent: ("it gets on", "Deadlock"),
-    Endless: ("it gets on", "gradients were started and none was applied"),
+    Endless: ("it gets on", "none was applied"),
     DroppedTwice: ("it gets on", "is to be dropped, but was applied"),
-    Clipped: (
-        "ensemble = single runs",
-        "member 0 of the ensemble and its own run differ: their final weights by",
-    ),
+    Clipped: ("ensemble = single runs", "their final weights by"),
     Branching: ("ensemble = single runs", "`if`, `float"),
     Reading: ("ensemble = single runs", "the run raised"),
-    Cautious: ("a diverged member leaves the others as they are", "member 0 beside a sound member"),
-    Scribbling: ("deferred = immediate evaluation", "and when a gradient starts differ"),
+    Cautious: ("a diverged member leaves the others as they are", "member 0"),
+    Scribbling: ("deferred = immediate evaluation", "differ"),
     Aliased: ("deferred = immediate evaluation", "`.data`"),
-    Unyielding: (
-        "every gradient and message is accounted for",
-        "a gradient was applied before it was computed",
-    ),
-    Remembering: (
-        "the same seed is the same run",
-        "two runs with the same seed differ: their final weights by",
-    ),
+    Unyielding: ("every gradient and message is accounted for", "before it was computed"),
+    Remembering: ("the same seed is the same run", "their final weights by"),
     Noisy: ("the same seed is the same run", "`torch.rand`"),
-    Reseeding: (
-        "the same seed is the same run",
-        "it draws from a global random stream, or seeds one",
-    ),
-    Unordered: (
-        "ties fall in the order of scheduling",
-        "two runs with the same ties differ in the worker of gradient",
-    ),
+    Reseeding: ("the same seed is the same run", "global random stream"),
+    Unordered: ("ties fall in the order of scheduling", "the worker of gradient"),
     InPlace: ("weights are values", "was changed in place later"),
-    InPlaceOfGradients: (
-        "weights are values",
-        "the value of a gradient of worker 0 was changed in place",
-    ),
+    InPlaceOfGradients: ("weights are values", "was changed in place"),
 }
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
-def test_a_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
+def test_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
     name, how = BROKEN[broken]
     with pytest.raises(AssertionError) as failure:
         check_algorithm(broken, updates=20)
@@ -278,7 +260,7 @@ def test_no_other_identity_finds_it(broken: type) -> None:
     assert found == [BROKEN[broken][0]]
 
 
-def test_the_global_random_streams_are_left_as_they_were():
+def test_global_random_streams_are_left_unchanged():
     def draw():
         return random.random(), np.random.random(), torch.rand(()).item()  # noqa: NPY002
 
@@ -325,9 +307,7 @@ class Hashed(Algorithm):
 
 
 @pytest.mark.slow
-def test_an_order_that_hashes_decide_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_of_hashes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hashed_order.py").write_text(HASHED)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("hashed_order")
@@ -338,7 +318,7 @@ def test_an_order_that_hashes_decide_is_found(
 
 
 @pytest.mark.slow
-def test_what_another_process_cannot_import_is_not_asked_about_hashes() -> None:
+def test_local_class_is_not_checked_for_hashes() -> None:
     class Mine(AsyncPS):
         pass
 
@@ -346,7 +326,7 @@ def test_what_another_process_cannot_import_is_not_asked_about_hashes() -> None:
     assert check_algorithm(AsyncPS, updates=10) == list(IDENTITIES)
 
 
-def test_an_instance_keeps_its_rule_but_for_the_learning_rate() -> None:
+def test_instance_keeps_rule_except_learning_rate() -> None:
     rules = []
 
     @dataclass(frozen=True)
@@ -363,7 +343,7 @@ def test_an_instance_keeps_its_rule_but_for_the_learning_rate() -> None:
     )
 
 
-def test_the_cluster_is_one_that_the_algorithm_agrees_to() -> None:
+def test_cluster_fits_algorithm() -> None:
     assert trial_of(AsyncPS).cluster.workers == 4
     assert trial_of(Delayed(Rule(), delay=3)).cluster.workers == 1
 
@@ -375,7 +355,7 @@ def test_the_cluster_is_one_that_the_algorithm_agrees_to() -> None:
         check_algorithm(Never)
 
 
-def test_a_task_and_a_cluster_of_ones_own(perceptron: Supervised) -> None:
+def test_custom_task_and_cluster_are_checked(perceptron: Supervised) -> None:
     class Mine(AsyncPS):
         """Another process, which takes seconds, cannot import it."""
 
@@ -383,19 +363,7 @@ def test_a_task_and_a_cluster_of_ones_own(perceptron: Supervised) -> None:
     check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=perceptron, updates=10)
 
 
-def test_the_global_streams_are_left_as_they_were() -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-
-    class Mine(AsyncPS):
-        """Another process, which takes seconds, cannot import it."""
-
-    check_algorithm(Mine, updates=5)
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_final_weights_are_compared_to_the_last_bit():
+def test_final_weights_are_compared_to_last_bit():
     outcome = trial_of(ALGORITHMS["delayed"], updates=3).run()
     ahead = replace(
         outcome,
@@ -414,7 +382,7 @@ SEEDS = {
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
-def test_seeding_a_global_stream_is_found_though_it_has_that_seed_already(seed):
+def test_seeding_global_stream_again_is_found(seed):
     seed(0)
     with (
         pytest.raises(identities.Broken, match="global random stream"),
@@ -423,7 +391,7 @@ def test_seeding_a_global_stream_is_found_though_it_has_that_seed_already(seed):
         seed(0)
 
 
-def test_the_smallest_change_of_a_tensor_is_found_that_torch_does_not_count():
+def test_smallest_hidden_change_of_tensor_is_found():
     tensor = torch.tensor([1.0, 2.0], dtype=torch.float64)
     handed = trial.Handed("weights", tensor, tensor._version, tensor.clone())
     assert handed.unchanged()

@@ -45,14 +45,14 @@ def told(env, run, plan):
 
 
 @given(PLANS)
-def test_everything_happens_in_the_order_of_simpy_itself(plan):
+def test_events_happen_in_order_of_simpy(plan):
     """The queue of the instant changes no order."""
     expected = told(simpy.Environment(), simpy.Environment.run, plan)
     assert told(Clock(), Clock.run_to_end, plan) == expected
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "sgp", "all_reduce", "dpsgd"])
-def test_a_cycle_leaves_nothing_for_the_collector(name):
+def test_cycle_leaves_nothing_for_collector(name):
     """It may look seldom only as long as nothing hangs together in circles once it is over."""
     left = []
 
@@ -78,7 +78,7 @@ def test_a_cycle_leaves_nothing_for_the_collector(name):
     assert len(left) >= 3
 
 
-def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
+def test_node_has_at_most_thirty_attributes():
     """One more than thirty, and each of 65,536 workers has a dictionary of its own."""
     nodes = []
     simulate(
@@ -90,7 +90,7 @@ def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
     assert max(len(vars(node)) for node in nodes) <= 30
 
 
-def test_the_collector_is_as_it_was_afterwards():
+def test_collector_is_restored():
     before = gc.get_threshold()
     with rare_collections(1000):
         assert gc.get_threshold() == (1000 * NEW_OBJECTS_PER_WORKER, *before[1:])

@@ -30,7 +30,7 @@ def run(*roles, workers=1, server=None, stop=None, **cluster):
     return simulate(Cluster(workers, **cluster), Made(), stop=stop or Stop(time=100.0))
 
 
-def test_what_is_no_event_cannot_be_waited_for():
+def test_yielding_no_event_raises():
     def role(node):
         yield node.work(1.0)
         yield 7
@@ -41,7 +41,7 @@ def test_what_is_no_event_cannot_be_waited_for():
         run(role)
 
 
-def test_an_error_of_a_role_that_names_callbacks_is_its_own():
+def test_error_of_role_about_callbacks_is_its_own():
     def role(node):
         yield node.work(1.0)
         node.callbacks  # noqa: B018
@@ -50,32 +50,28 @@ def test_an_error_of_a_role_that_names_callbacks_is_its_own():
         run(role)
 
 
-def test_several_roles_wait_for_one_event_and_go_on_in_that_order():
+def test_roles_waiting_for_event_go_on_in_order():
     ends, shared = [], {}
 
     def first(node):
         shared["work"] = node.work(2.0)
-        ends.append(("first", (yield shared["work"]), node.now))
-
-    def second(node):
         yield shared["work"]
-        ends.append(("second", None, node.now))
+        ends.append(("first", node.now))
 
-    def third(node):
-        yield shared["work"] | node.receive(tag="never")
-        ends.append(("third", None, node.now))
+    def other(name, choose=lambda node: shared["work"]):
+        def role(node):
+            yield choose(node)
+            ends.append((name, node.now))
 
-    def fourth(node):
-        yield shared["work"]
-        ends.append(("fourth", None, node.now))
+        return role
 
-    run(first, second, third, fourth)
-    assert sorted(ends) == [(name, None, 2.0) for name in ("first", "fourth", "second", "third")]
+    choice = other("choice", lambda node: shared["work"] | node.receive(tag="never"))
+    run(first, other("second"), choice, other("last"))
     # a choice is an event of its own
-    assert [name for name, _, _ in ends] == ["first", "second", "fourth", "third"]
+    assert ends == [(name, 2.0) for name in ("first", "second", "last", "choice")]
 
 
-def test_receives_without_a_tag_are_served_in_the_order_of_request():
+def test_receives_are_served_in_order_of_request():
     seen = []
 
     def role(node):
@@ -93,7 +89,7 @@ def test_receives_without_a_tag_are_served_in_the_order_of_request():
     assert seen == [(0, 2), (0, 0), (0, 1), (0, 3)]
 
 
-def test_two_roles_of_a_node_wait_for_messages_without_a_tag():
+def test_roles_of_node_share_messages_without_tag():
     seen = []
 
     def talk(node):
@@ -114,7 +110,7 @@ def test_two_roles_of_a_node_wait_for_messages_without_a_tag():
 
 
 @pytest.mark.parametrize("tag", [None, "t"])
-def test_messages_of_one_tag_are_received_in_the_order_of_arrival(tag):
+def test_messages_of_tag_come_in_order_of_arrival(tag):
     """Also the first of them, which a choice has taken and put back."""
     seen = []
 
@@ -134,26 +130,25 @@ def test_messages_of_one_tag_are_received_in_the_order_of_arrival(tag):
     assert seen == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_an_event_tells_what_simpys_own_does():
+def test_event_has_states_of_simpy():
     """Whether it has a value, and whether it has happened."""
-    told = []
+    states = []
 
     def role(node):
         work, news = node.work(1.0), node.receive()
-        told.append((news.triggered, news.processed, work.triggered, work.processed, work.ok))
+        states.append((news.triggered, news.processed, work.triggered, work.processed, work.ok))
         with pytest.raises(AttributeError, match="not yet available"):
             _ = news.value
         node.put("news")
         yield work
-        told.append(
-            (news.triggered, news.processed, news.value, work.triggered, work.processed, work.value)
-        )
+        states.append((news.triggered, news.processed, work.triggered, work.processed))
+        states.append((news.value, work.value))
 
     run(role)
-    assert told == [(False, False, True, False, True), (True, True, (0, "news"), True, True, None)]
+    assert states == [(False, False, True, False, True), (True,) * 4, ((0, "news"), None)]
 
 
-def test_who_waits_behind_a_withdrawn_receive_moves_up():
+def test_receive_behind_withdrawn_one_moves_up():
     seen = []
 
     def role(node):
@@ -169,7 +164,7 @@ def test_who_waits_behind_a_withdrawn_receive_moves_up():
     assert seen == [((0, "news"), False, 2.0)]
 
 
-def test_a_message_after_work_has_decided_a_choice_is_for_the_next_receive():
+def test_message_after_choice_is_for_next_receive():
     seen = []
 
     def role(node):
@@ -186,7 +181,7 @@ def test_a_message_after_work_has_decided_a_choice_is_for_the_next_receive():
     assert seen == [(0, "kept")]
 
 
-def test_a_message_is_waited_for_by_its_sender_and_its_receiver():
+def test_sender_and_receiver_may_wait_for_message():
     seen = []
 
     def role(node):
@@ -202,7 +197,7 @@ def test_a_message_is_waited_for_by_its_sender_and_its_receiver():
     assert seen == [("word", 0.5), ("sender", 0.5, True)]
 
 
-def test_a_deadlock_names_every_receive_oldest_first():
+def test_deadlock_names_every_receive_oldest_first():
     def role(node):
         node.receive(tag="t")
         yield node.work(1.0)
@@ -216,7 +211,7 @@ def test_a_deadlock_names_every_receive_oldest_first():
 
 
 @pytest.mark.parametrize("tag", [None, "t"])
-def test_a_role_that_waits_when_its_node_crashes_starts_anew(tag):
+def test_waiting_role_restarts_after_crash(tag):
     """What was sent to its first life reaches neither it nor the next one; both roles of the node
     start again.
     """
@@ -238,7 +233,7 @@ def test_a_role_that_waits_when_its_node_crashes_starts_anew(tag):
     assert seen == [("starts", 0.0), (0, 1.0), ("starts", 2.5), (2, 3.0), (3, 4.0)]
 
 
-def test_a_server_answers_the_life_that_asked():
+def test_server_answers_incarnation_that_asked():
     """A worker crashes and returns while the server computes its answer: the answer is lost."""
     seen = []
 
@@ -258,7 +253,7 @@ def test_a_server_answers_the_life_that_asked():
     assert outcome.messages["lost"] == 1
 
 
-def test_an_interrupt_between_two_events_is_not_the_end_of_a_role():
+def test_interrupt_between_events_ends_run():
     """A signal may arrive after the role has yielded and before its event is noted: it ends the run
     all the same.
     """
@@ -283,6 +278,6 @@ def test_an_interrupt_between_two_events_is_not_the_end_of_a_role():
     assert process.is_alive
 
 
-def test_a_role_that_is_no_generator_is_told():
+def test_role_that_is_no_generator_raises():
     with pytest.raises(TypeError, match="a role is 3: expected a generator"):
         run(lambda node: 3)

