@@ -1,5 +1,6 @@
 """Losses against their closed-form gradients, by every backend."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,30 +25,23 @@ def linear(data, loss, **given):
     return task, weights
 
 
-def gradient_of_outputs(data, outputs, slopes):
-    """Gradients `(2, 2, params)` and losses `(2, 2)` by hand: `slopes` gives d loss / d outputs and
-    losses, a row each.
+def by_hand(data, outputs, slopes, weights):
+    """Gradients `(2, 2, params)` and losses `(2, 2)`: `slopes` gives d loss / d outputs and losses,
+    a row each.
 
     Of o = W x + b: dW = 1/B sum s x', db = 1/B sum s.
     """
     x, y = data.train_x.to(DOUBLE), data.train_y
-
-    def of(weights):
-        rows = []
-        for models, batch in zip(weights, BATCHES, strict=True):
-            for model in models:
-                matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
-                slope, loss = slopes(x[batch] @ matrix.T + bias, y[batch])
-                rows.append(
-                    (
-                        torch.cat([(slope.T @ x[batch]).flatten(), slope.sum(0)]) / len(batch),
-                        loss.mean(),
-                    )
-                )
-        gradients, losses = (torch.stack(each) for each in zip(*rows, strict=True))
-        return gradients.view(weights.shape), losses.view(2, 2)
-
-    return of
+    gradients, losses = torch.empty_like(weights), torch.empty(2, 2, dtype=DOUBLE)
+    for k, member in np.ndindex(2, 2):
+        model, batch = weights[k, member], BATCHES[k]
+        matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
+        slope, loss = slopes(x[batch] @ matrix.T + bias, y[batch])
+        gradients[k, member] = torch.cat([(slope.T @ x[batch]).flatten(), slope.sum(0)]) / len(
+            batch
+        )
+        losses[k, member] = loss.mean()
+    return gradients, losses
 
 
 def squared(outputs, labels):
@@ -79,7 +73,7 @@ every_loss = pytest.mark.parametrize("name", CASES)
 def test_gradients_and_losses_are_those_by_hand(name, strength, backend):
     data, outputs, loss, slopes = CASES[name]
     task, weights = linear(data, loss(regularizer=strength), backend=backend)
-    gradients, losses = gradient_of_outputs(data, outputs, slopes)(weights)
+    gradients, losses = by_hand(data, outputs, slopes, weights)
     squares = weights**2
     expected = gradients + strength * 2 * weights / (1 + squares) ** 2
     mine, my_losses = task.gradients(weights, BATCHES)
@@ -91,7 +85,7 @@ def test_gradients_and_losses_are_those_by_hand(name, strength, backend):
 
 @every_loss
 @BACKENDS
-def test_an_evaluation_has_the_same_loss_and_the_accuracy_of_its_classes(name, backend):
+def test_evaluation_has_loss_and_accuracy(name, backend):
     data, outputs, loss, slopes = CASES[name]
     task, weights = linear(data, loss(regularizer=0.3), backend=backend)
     measured = task.evaluate(weights[0])
@@ -121,7 +115,7 @@ def test_hessian_products_are_differences_of_gradients(name):
     torch.testing.assert_close(2 * products, difference, rtol=1e-7, atol=1e-13)
 
 
-def test_the_regulariser_of_a_model_does_not_depend_on_the_others():
+def test_regulariser_does_not_depend_on_other_models():
     """On two threads, between which torch divides a long row that is alone."""
     models, threads = (
         torch.randn(5, 40_001, generator=torch.Generator().manual_seed(3)),
@@ -134,11 +128,11 @@ def test_the_regulariser_of_a_model_does_not_depend_on_the_others():
         torch.set_num_threads(threads)
 
 
-def test_a_cross_entropy_without_smoothing_is_torchs_own_function_which_is_compiled():
+def test_plain_cross_entropy_is_function_of_torch():
     assert CrossEntropyLoss().function() is torch.nn.functional.cross_entropy
 
 
-def test_a_logistic_loss_is_for_two_classes():
+def test_logistic_loss_needs_two_classes():
     with pytest.raises(
         ValueError, match="expected cross_entropy or squared, since there are 4 classes"
     ):
@@ -146,9 +140,13 @@ def test_a_logistic_loss_is_for_two_classes():
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: SquaredLoss(regularizer=-1.0), lambda: CrossEntropyLoss(smoothing=1.1),
-              lambda: LogisticLoss(regularizer=float("inf"))]
-)  # fmt: skip
-def test_settings_out_of_range_are_refused(wrong):
+    ("kind", "settings"),
+    [
+        (SquaredLoss, {"regularizer": -1.0}),
+        (LogisticLoss, {"regularizer": float("inf")}),
+        (CrossEntropyLoss, {"smoothing": 1.1}),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind, settings):
     with pytest.raises(ValueError, match="expected a"):
-        wrong()
+        kind(**settings)

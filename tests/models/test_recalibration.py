@@ -3,6 +3,7 @@ sample.
 """
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import ResNet, Supervised
-from laggard.models.flat import flatten, unflatten
+from laggard.models.flat import flatten
 from laggard.models.recalibration import CALIBRATED
 from tests.models.images import images
 
@@ -53,9 +54,7 @@ def supervised(network, data=DATA, **given):
 def load(network, weights, data=DATA):
     """Torch's own module in training mode with these weights, and no running statistics yet."""
     module = NETWORKS[network](data.shape, data.classes).double()
-    shapes = [parameter.shape for parameter in module.parameters()]
-    for parameter, given in zip(module.parameters(), unflatten(weights, shapes), strict=True):
-        parameter.data.copy_(given)
+    nn.utils.vector_to_parameters(weights, module.parameters())
     return module
 
 
@@ -77,7 +76,7 @@ def recalibrate(module, data):
 
 @each
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_an_evaluation_is_torch_s_after_an_explicit_recalibration(network, backend):
+def test_evaluation_is_torch_after_recalibration(network, backend):
     task = supervised(network, backend=backend)
     weights = task.start([0, 1]) * 1.1
     found = task.evaluate(weights)
@@ -93,7 +92,7 @@ def test_an_evaluation_is_torch_s_after_an_explicit_recalibration(network, backe
 
 @each
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_a_gradient_has_the_statistics_of_its_own_mini_batch(network, backend):
+def test_gradient_has_statistics_of_own_mini_batch(network, backend):
     task = supervised(network, backend=backend)
     weights = task.start([3, 4])[None]
     (batch,) = [next(task.batches(0, [np.random.default_rng(1)]))]
@@ -107,7 +106,7 @@ def test_a_gradient_has_the_statistics_of_its_own_mini_batch(network, backend):
 
 
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_an_evaluation_depends_on_the_weights_alone(backend):
+def test_evaluation_depends_on_weights_alone(backend):
     """Not on what was computed before, on the company, or on the samples beside one in the test
     set.
     """
@@ -127,30 +126,22 @@ def test_an_evaluation_depends_on_the_weights_alone(backend):
         )
 
 
-def test_more_samples_than_are_averaged_over_change_nothing():
+def test_statistics_have_bounded_number_of_samples():
     data = images(samples=CALIBRATED + 500)
-    index = torch.from_numpy(np.random.default_rng(0).permutation(len(data.train_y)))[
-        : CALIBRATED // BATCH * BATCH
-    ]
-    other = data.train_x.clone()
-    other[[number for number in range(len(other)) if number not in set(index.tolist())]] += 100.0
-    task, moved = (supervised("perceptron", one) for one in (data, images_with(data, other)))
-    weights = task.start([0])
-    assert torch.equal(task.evaluate(weights)["test_loss"], moved.evaluate(weights)["test_loss"])
-    nearer = images_with(data, data.train_x + 0.1)
-    assert not torch.equal(
-        task.evaluate(weights)["test_loss"],
-        supervised("perceptron", nearer).evaluate(weights)["test_loss"],
-    )
+    order = np.random.default_rng(0).permutation(len(data.train_y))
+    others = torch.from_numpy(order[CALIBRATED // BATCH * BATCH :])
+    far = data.train_x.index_add(0, others, torch.full_like(data.train_x[others], 100.0))
+    weights = supervised("perceptron", data).start([0])
+
+    def loss(train_x):
+        task = supervised("perceptron", replace(data, train_x=train_x))
+        return task.evaluate(weights)["test_loss"]
+
+    assert torch.equal(loss(data.train_x), loss(far))
+    assert not torch.equal(loss(data.train_x), loss(data.train_x + 0.1))
 
 
-def images_with(data, train_x):
-    from dataclasses import replace
-
-    return replace(data, train_x=train_x)
-
-
-def test_the_module_of_a_user_who_tracks_no_statistics_is_evaluated_alike():
+def test_module_without_tracking_is_evaluated_alike():
     """In torch, its evaluation would depend on the chunks of the test set."""
 
     def untracked(shape, classes):
@@ -162,7 +153,7 @@ def test_the_module_of_a_user_who_tracks_no_statistics_is_evaluated_alike():
     assert torch.equal(one.evaluate(weights)["test_loss"], other.evaluate(weights)["test_loss"])
 
 
-def test_layers_in_evaluation_mode_have_their_statistics_as_constants():
+def test_layers_in_evaluation_mode_keep_statistics():
     def frozen(shape, classes):
         layers = OrderedDict(flat=nn.Flatten(), norm=nn.BatchNorm1d(int(np.prod(shape))))
         layers["norm"].running_mean += 0.5
@@ -179,7 +170,7 @@ def test_layers_in_evaluation_mode_have_their_statistics_as_constants():
     assert task.evaluate(weights)["test_loss"].item() == pytest.approx(loss.item(), rel=1e-12)
 
 
-def test_a_mini_batch_of_one_sample_has_no_statistics():
+def test_mini_batch_of_one_sample_is_refused():
     with pytest.raises(
         ValueError, match="batch = 1: expected at least 2 under batch normalisation"
     ):

@@ -1,8 +1,5 @@
 """The LSTM is that of its equations, and learns a language."""
 
-from itertools import islice
-
-import numpy as np
 import pytest
 import torch
 
@@ -37,7 +34,7 @@ def by_the_equations(module, x):
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_its_gradient_is_that_of_the_equations(depth, backend):
+def test_gradient_is_that_of_equations(depth, backend):
     data = characters(samples=30, positions=POSITIONS, words=20)
     network = LSTM(WIDTH, depth)
     task = Supervised(
@@ -56,7 +53,7 @@ def test_its_gradient_is_that_of_the_equations(depth, backend):
         assert losses[0, member].item() == pytest.approx(loss.item(), rel=1e-12)
 
 
-def test_a_batched_evaluation_is_that_of_each_model_alone():
+def test_batched_evaluation_is_that_of_each_model():
     data = characters(samples=30, positions=POSITIONS, words=20)
     alone, batched = (
         Supervised(
@@ -77,28 +74,8 @@ def test_a_batched_evaluation_is_that_of_each_model_alone():
         )
 
 
-def test_it_learns_characters():
-    """Better than any table of how often each character follows another, which knows one character
-    of the context.
-    """
-    data = characters(samples=2000, positions=16, words=20)
-    task = Supervised(LSTM(32).build, data, 32, threads=1, device="cpu")
-    weights = task.start([0])
-    velocity = torch.zeros_like(weights)
-    for batch in islice(task.batches(0, [np.random.default_rng(0)]), 250):
-        velocity = 0.9 * velocity + task.gradients(weights[None], [batch])[0][0]
-        weights = weights - 0.3 * velocity
-    before, after = (each.long().flatten() for each in (data.test_x, data.test_y))
-    counts = torch.zeros(CLASSES, CLASSES).index_put_(
-        (before, after), torch.ones(len(before)), accumulate=True
-    )
-    # of the test set itself
-    bigrams = -(counts / counts.sum(1, keepdim=True)).log()[before, after].mean()
-    assert task.evaluate(weights)["test_loss"].item() < bigrams.item()
-
-
 @pytest.mark.parametrize("given", [{"width": 0}, {"depth": 0}, {"width": 100_000}])
-def test_what_cannot_be_built_is_refused(given):
+def test_settings_that_do_not_fit_are_refused(given):
     ((key, value),) = given.items()
     with pytest.raises(ValueError, match=f"{key} = {value}: expected a number from 1 to"):
         LSTM(**given)

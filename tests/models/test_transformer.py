@@ -18,7 +18,7 @@ from laggard.models import (
     characters,
     synthetic,
 )
-from laggard.models.flat import flatten, unflatten
+from laggard.models.flat import flatten
 from laggard.models.layers import layers
 from laggard.models.modules import Attention
 
@@ -41,20 +41,24 @@ def supervised(data, network=SMALL, **given):
     )
 
 
-def test_it_has_the_parameters_of_the_text_book():
+def loaded(weights):
+    """The small network with these weights."""
+    module = SMALL.build((POSITIONS,), CLASSES).double()
+    nn.utils.vector_to_parameters(weights, module.parameters())
+    return module
+
+
+def test_transformer_has_parameters_of_text_book():
     width, hidden = 64, 256
     attention = 4 * width * (width + 1)
     full = hidden * (width + 1) + width * (hidden + 1)
     norms = 2 * 2 * width
     ends = (27 + 32) * width + 2 * width + 27 * (width + 1)
-    module = Transformer().build((32,), 27)
-    assert (
-        sum(parameter.numel() for parameter in module.parameters())
-        == 2 * (attention + full + norms) + ends
-    )
+    parameters = Transformer().build((32,), 27).parameters()
+    assert len(flatten(parameters)) == 2 * (attention + full + norms) + ends
 
 
-def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
+def test_position_sees_earlier_positions_alone(text):
     torch.manual_seed(0)
     module = SMALL.build((POSITIONS,), CLASSES).double()
     x = text.train_x[:1].double()
@@ -65,7 +69,7 @@ def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
         assert moved.tolist() == [position >= at for position in range(POSITIONS)]
 
 
-def test_attention_is_torch_s_causal_one():
+def test_attention_is_causal_attention_of_torch():
     torch.manual_seed(0)
     width, heads = 12, 3
     own, other = (
@@ -84,7 +88,7 @@ def test_attention_is_torch_s_causal_one():
     torch.testing.assert_close(own(x), expected)
 
 
-def test_where_a_character_stands_matters():
+def test_position_of_character_matters():
     torch.manual_seed(0)
     module = SMALL.build((POSITIONS,), CLASSES)
     output = module(torch.full((1, POSITIONS), 5.0))[0]
@@ -92,38 +96,24 @@ def test_where_a_character_stands_matters():
 
 
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_a_gradient_is_autograds_of_the_mean_over_samples_and_positions(text, backend):
+def test_gradient_is_of_mean_over_samples_and_positions(text, backend):
     task = supervised(text, backend=backend)
     weights = torch.stack([task.start([0, 1]), task.start([2, 3])])
     batches = [next(task.batches(0, [np.random.default_rng(seed)])) for seed in (0, 1)]
     gradients, losses = task.gradients(weights, batches)
-    for update, batch in enumerate(batches):
-        for member in range(2):
-            module = SMALL.build((POSITIONS,), CLASSES).double()
-            shapes = [parameter.shape for parameter in module.parameters()]
-            for parameter, given in zip(
-                module.parameters(), unflatten(weights[update, member], shapes), strict=True
-            ):
-                parameter.data.copy_(given)
-            index = batch.long()
-            log = module(text.train_x[index].double()).log_softmax(-1)
-            loss = -log.gather(-1, text.train_y[index].unsqueeze(-1)).mean()
-            expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
-            assert losses[update, member].item() == pytest.approx(loss.item(), rel=1e-12)
-            assert (gradients[update, member] - expected).abs().max() < 1e-12
+    for update, member in np.ndindex(2, 2):
+        module, index = loaded(weights[update, member]), batches[update].long()
+        log = module(text.train_x[index].double()).log_softmax(-1)
+        loss = -log.gather(-1, text.train_y[index].unsqueeze(-1)).mean()
+        expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
+        assert losses[update, member].item() == pytest.approx(loss.item(), rel=1e-12)
+        assert (gradients[update, member] - expected).abs().max() < 1e-12
 
 
-def test_an_evaluation_is_the_mean_over_all_characters_of_the_test_set(text):
+def test_evaluation_is_mean_over_characters_of_test_set(text):
     task = supervised(text)
     weights = task.start([4])
-    module = SMALL.build((POSITIONS,), CLASSES).double()
-    for parameter, given in zip(
-        module.parameters(),
-        unflatten(weights[0], [each.shape for each in module.parameters()]),
-        strict=True,
-    ):
-        parameter.data.copy_(given)
-    logits = module(text.test_x.double())
+    logits = loaded(weights[0])(text.test_x.double())
     found = task.evaluate(weights)
     hits = (logits.argmax(-1) == text.test_y).double().mean()
     assert found["test_accuracy"].item() == pytest.approx(hits.item())
@@ -131,36 +121,34 @@ def test_an_evaluation_is_the_mean_over_all_characters_of_the_test_set(text):
     assert found["test_loss"].item() == pytest.approx(loss.item(), rel=1e-12)
 
 
-def test_a_network_that_does_not_answer_the_labels_is_refused(text):
-    with pytest.raises(ValueError, match="a label for each position, as the data has them"):
-        supervised(text, Logistic())
-    with pytest.raises(ValueError, match="one label for an input, as the data has them"):
-        supervised(synthetic(samples=20, features=5))
-    with pytest.raises(
-        ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"
-    ):
-        Transformer().build((1, 28, 28), 10)
-    with pytest.raises(
-        ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"
-    ):
-        Transformer().describe((1, 28, 28), 10)
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda text: supervised(text, Logistic()), "a label for each position"),
+        (lambda _: supervised(synthetic(samples=20, features=5)), "one label for an input"),
+        (lambda _: Transformer().build((1, 28, 28), 10), "sequences of characters"),
+        (lambda _: Transformer().describe((1, 28, 28), 10), "sequences of characters"),
+        (lambda text: supervised(text, partition=ByLabel(), workers=4), "use iid or disjoint"),
+        (lambda text: supervised(text, partition=Dirichlet(), workers=4), "use iid or disjoint"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(make, expected, text):
+    with pytest.raises(ValueError, match=expected):
+        make(text)
 
 
-@pytest.mark.parametrize("partition", [ByLabel(), Dirichlet()])
-def test_texts_cannot_be_dealt_by_label(text, partition):
-    with pytest.raises(ValueError, match="use iid or disjoint"):
-        supervised(text, partition=partition, workers=4)
+def test_texts_are_split_among_workers(text):
     supervised(text, partition=Disjoint(), workers=4)
 
 
 @pytest.mark.parametrize("given", [{"width": 30}, {"width": 0}, {"blocks": 0}, {"heads": 0}])
-def test_what_cannot_be_built_is_refused(given):
+def test_settings_out_of_range_are_refused(given):
     (key,) = given
     with pytest.raises(ValueError, match=f"{key} = {given[key]}"):
         Transformer(**given)
 
 
-def test_a_pipeline_can_cut_it_between_its_parts():
+def test_transformer_can_be_cut_between_parts():
     module = Transformer().build((32,), 27)
     found = layers(module, (32,), batch=5)
     names = [

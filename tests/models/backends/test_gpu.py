@@ -52,7 +52,7 @@ def distance(mine, reference):
 
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_gradients_are_those_of_a_cpu(name, dtype, tolerance):
+def test_gradients_are_those_of_cpu(name, dtype, tolerance):
     """Of `vmap` within 1e-3 in float32: an H100's gradients of grouped convolutions were off by
     2e-4, without TF32.
     """
@@ -71,7 +71,7 @@ def test_gradients_are_those_of_a_cpu(name, dtype, tolerance):
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(Batched, 1e-2), (Unfolded, 1e-5)])
-def test_a_replayed_graph_computes_what_was_not_recorded(kind, tolerance):
+def test_replayed_graph_computes_new_values(kind, tolerance):
     """The weights move so far that the gradients before are off by more than a tenth."""
     module, weights, x, y, index = problem(24)
     graphs, plain = Graphs(kind(module, cross_entropy)), kind(module, cross_entropy)
@@ -85,14 +85,14 @@ def test_a_replayed_graph_computes_what_was_not_recorded(kind, tolerance):
 
 
 @pytest.mark.parametrize("name", ["vmap", "unfold", "unfold-graphs"])
-def test_the_same_call_gives_the_same_bits(name):
+def test_same_call_gives_same_bits(name):
     module, *rest = problem(33)
     one, other = (choose(name, module, cross_entropy, GPU).gradients(*rest) for _ in range(2))
     assert torch.equal(one[0], other[0])
     assert torch.equal(one[1], other[1])
 
 
-def test_pieces_stay_within_the_memory_that_is_free():
+def test_pieces_stay_within_free_memory():
     module, weights, x, y, index = problem(1000)
     backend = Unfolded(module, cross_entropy)
     backend.gradients(weights[:1], x, y, index[:1])  # libraries take what they need for good
@@ -116,7 +116,7 @@ def test_pieces_stay_within_the_memory_that_is_free():
     assert max(peaks) >= 0.2 * room  # and no smaller than need be
 
 
-def test_a_run_waits_for_the_gpu_at_evaluations_alone():
+def test_run_waits_for_gpu_at_evaluations_alone():
     task, rule = (
         _task("unfold-graphs"),
         Rule(OPTIMIZERS["adam"](), lr=torch.tensor([[1e-3], [1e-2]]).double()),
@@ -141,7 +141,7 @@ def test_a_run_waits_for_the_gpu_at_evaluations_alone():
     assert outcome.progress.updates == 40
 
 
-def test_a_run_is_the_same_bits_twice_and_close_to_a_cpu_s():
+def test_run_has_same_bits_twice():
     rule = Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=0.01)
     given = {"stop": Stop(updates=20), "learning_seeds": [0, 1]}
 
@@ -155,7 +155,7 @@ def test_a_run_is_the_same_bits_twice_and_close_to_a_cpu_s():
     torch.testing.assert_close(one, learnt("threads", "cpu"), rtol=1e-3, atol=1e-4)
 
 
-def test_auto_times_backends_and_says_which_has_won():
+def test_auto_chooses_backend_by_time():
     task = _task("auto")
     given = {"stop": Stop(updates=6), "ensemble": 2}
     simulate(Cluster(1), ALGORITHMS["delayed"](Rule(), delay=3), task, **given)
