@@ -157,47 +157,6 @@ def test_unfolding_backends_refuse_dropout(name):
         task(backend=name)
 
 
-def seen_masks(p, count, layers=2, batch=4, width=25):
-    """The masks `(mini-batches, layers, batch, width)` of so many mini-batches, 1 where a number
-    stays.
-    """
-
-    class Seeing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.full, self.drops = (
-                nn.Linear(1, 4),
-                nn.ModuleList(nn.Dropout(p) for _ in range(layers)),
-            )
-
-        def forward(self, x):
-            ones = torch.ones(len(x), width, dtype=x.dtype)
-            seen.append(torch.stack([drop(ones) for drop in self.drops]))
-            return self.full(x.flatten(1)[:, :1])
-
-    seen = []
-    made = task(Seeing, batch=batch, augment=Augmentation(flip=True))
-    seen.clear()
-    for one in drawn(made, [5], count):
-        made.gradients(made.start([0])[None], [one])
-    return (torch.stack(seen) > 0).double()
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_masks_have_mean_and_are_independent(p):
-    kept = seen_masks(p, 400)
-    variance = p * (1 - p)
-    assert abs(kept.mean().item() - (1 - p)) < 4 * np.sqrt(variance / kept.numel())
-    centred = kept - (1 - p)
-    # mini-batches, calls, samples, entries: each with the next along the axis
-    for axis in range(4):
-        first, second = (
-            centred.narrow(axis, 0, kept.shape[axis] - 1),
-            centred.narrow(axis, 1, kept.shape[axis] - 1),
-        )
-        assert abs((first * second).mean().item()) < 4 * variance / np.sqrt(first.numel()), axis
-
-
 def test_nothing_or_everything_can_be_dropped():
     x = torch.ones(5, 7, requires_grad=True)
     for p, expected in ((1.0, 0.0), (1e-30, 1.0)):

@@ -29,7 +29,7 @@ def written(language):
     return np.array([number[word] for word in text.split(" ")[:-1]])
 
 
-def test_words_are_distinct_and_turn_between_vowels_and_consonants(language):
+def test_words_alternate_vowels_and_consonants(language):
     assert len(set(language.spellings)) == 60
     for word in language.spellings:
         kinds = [letter in VOWELS for letter in word]
@@ -38,7 +38,7 @@ def test_words_are_distinct_and_turn_between_vowels_and_consonants(language):
     assert len(ALPHABET) == len(set(ALPHABET)) == 27
 
 
-def test_words_occur_as_often_as_the_stationary_distribution_says(language, written):
+def test_words_have_stationary_distribution(language, written):
     assert language.transitions.sum(axis=1) == pytest.approx(np.ones(60))
     assert language.stationary @ language.transitions == pytest.approx(language.stationary)
     counts = np.bincount(written, minlength=60) / len(written)
@@ -47,7 +47,7 @@ def test_words_occur_as_often_as_the_stationary_distribution_says(language, writ
     assert np.abs(counts - language.stationary).max() < 6 * deviation.max()
 
 
-def test_the_entropy_is_what_a_long_text_says_of_itself(language, written):
+def test_entropy_is_that_of_long_text(language, written):
     """Shannon, McMillan, Breiman: -log p(text) / characters converges to the entropy."""
     pairs = Counter(pairwise(written))
     log = sum(count * np.log(language.transitions[pair]) for pair, count in pairs.items())
@@ -55,16 +55,7 @@ def test_the_entropy_is_what_a_long_text_says_of_itself(language, written):
     assert -log / length == pytest.approx(language.entropy, rel=0.01)
 
 
-def test_pairs_of_words_do_not_come_by_chance(language, written):
-    """A model that knew how often words occur, but not what they follow, would pay more than the
-    entropy.
-    """
-    lengths = np.array([len(word) + 1 for word in language.spellings])
-    alone = -(language.stationary @ np.log(language.stationary)) / (language.stationary @ lengths)
-    assert language.entropy < 0.8 * alone
-
-
-def test_the_label_of_a_character_is_the_next_one_across_the_ends_of_pieces():
+def test_label_is_next_character_across_pieces():
     data = characters(samples=50, positions=8, words=20, seed=1)
     x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
     assert (data.shape, data.labels, data.classes, len(data.test_y)) == ((8,), (8,), 27, 5)
@@ -76,7 +67,7 @@ def test_the_label_of_a_character_is_the_next_one_across_the_ends_of_pieces():
 
 
 @pytest.mark.parametrize("given", [{"samples": 9}, {"positions": 1}, {"words": 1}])
-def test_a_language_or_a_text_too_small_is_refused(given):
+def test_settings_out_of_range_are_refused(given):
     (key,) = given
     with pytest.raises(ValueError, match=f"{key} = {given[key]}"):
         characters(**given)

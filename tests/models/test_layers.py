@@ -13,7 +13,7 @@ from laggard.models.flat import flatten
 from laggard.models.layers import describe_module, layers
 
 
-def test_work_is_counted_in_multiplications_and_activations_in_numbers():
+def test_work_and_activations_are_counted():
     found = {
         layer.name: layer for layer in layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), batch=3)
     }
@@ -23,7 +23,7 @@ def test_work_is_counted_in_multiplications_and_activations_in_numbers():
     assert found["full1"][1:] == (400 * 120 + 120, 3 * 120, 400 * 120)
 
 
-def test_a_network_without_numbers_is_told_like_one_with_them():
+def test_network_on_meta_device_has_same_layers():
     with torch.device("meta"):
         empty = LeNet5().build((1, 28, 28), 10)
     assert layers(empty, (1, 28, 28), 2) == layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), 2)
@@ -52,7 +52,7 @@ def random_network(name, rng):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_described_without_being_built_as_it_is_built(name):
+def test_description_is_that_of_built_network(name):
     rng = np.random.default_rng(7)
     for _ in range(2 if name == "vision" else 10):
         network, shape = random_network(name, rng)
@@ -65,7 +65,7 @@ def test_a_network_is_described_without_being_built_as_it_is_built(name):
         )
 
 
-def test_the_network_is_left_as_it_was():
+def test_network_is_left_unchanged():
     module = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     before = flatten(module.parameters()).detach().clone()
     layers(module, (4,), 2)
@@ -73,7 +73,7 @@ def test_the_network_is_left_as_it_was():
     assert not any(part._forward_hooks for part in module.modules())
 
 
-def test_torch_s_compiler_is_left_alone():
+def test_compiler_of_torch_is_not_imported():
     """Its import takes a second, and activations on the meta device ask for it."""
     code = (
         "import sys, torch; from laggard.models import LeNet5; from laggard.models.layers import layers\n"

@@ -11,7 +11,7 @@ from laggard.simulator import simulate
 
 
 @pytest.mark.parametrize("network", ["resnet50", "vgg16", "resnext50_32x4d", "mobilenet_v2"])
-def test_parameters_and_multiplications_are_those_that_torchvision_says(network):
+def test_parameters_and_work_are_those_of_torchvision(network):
     """Its multiplications are those of layers with weights; ours have the outputs of the others
     besides.
     """
@@ -22,7 +22,7 @@ def test_parameters_and_multiplications_are_those_that_torchvision_says(network)
 
 
 @pytest.mark.parametrize("network", ["vit_b_16", "swin_t", "googlenet"])
-def test_parameters_of_no_layer_are_counted_once(network):
+def test_parameters_are_counted_once(network):
     models = import_torchvision().models
     options = {"aux_logits": False, "init_weights": False} if network == "googlenet" else {}
     with torch.device("meta"):
@@ -30,7 +30,7 @@ def test_parameters_of_no_layer_are_counted_once(network):
     assert sum(layer.params for layer in vision_layers(network, 224)) == whole
 
 
-def test_activations_are_those_of_a_mini_batch_and_work_is_that_of_an_image():
+def test_activations_are_counted_for_mini_batch():
     """VGG's first convolution has 64 channels of the image's size, its last layer a number a
     class.
     """
@@ -59,7 +59,7 @@ def config(tmp_path):
     return path
 
 
-def test_an_update_takes_its_operations_and_its_bytes(config):
+def test_update_takes_operations_and_bytes(config):
     """6 operations for each multiplication and sample; a message of 4 bytes a parameter."""
     layers = vision_layers("vgg11", 224)
     computed = 8 * 6 * sum(layer.work for layer in layers) / 1e12
@@ -71,25 +71,19 @@ def test_an_update_takes_its_operations_and_its_bytes(config):
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "key"),
     [
-        (
-            "task.network=vgg12",
-            "task.network: expected a classifier of torchvision, such as alexnet",
-        ),
-        ("task.image=8", "task.image: expected a size that vgg11 takes, got 8"),
-        ("task.image=0", "task.image: expected a size that vgg11 takes, got 0"),
-        ("task.batch=0", "task.batch: expected a number >= 1, got 0"),
-        ("cluster.compute.per=sample", "cluster.compute.per: expected batch, since speed counts"),
-        ("cluster.compute.speed=0", "cluster.compute.speed: expected a number > 0"),
-        (
-            "task={model: timing}",
-            "cluster.compute.speed: expected null, ",
-        ),
+        ("task.network=vgg12", "task.network"),
+        ("task.image=8", "task.image"),
+        ("task.image=0", "task.image"),
+        ("task.batch=0", "task.batch"),
+        ("cluster.compute.per=sample", "cluster.compute.per"),
+        ("cluster.compute.speed=0", "cluster.compute.speed"),
+        ("task={model: timing}", "cluster.compute.speed"),
     ],
 )
-def test_what_is_wrong_is_one_line(config, override, message):
+def test_wrong_settings_are_refused_in_one_line(config, override, key):
     with pytest.raises(ConfigError) as caught:
         load(config, override)
-    assert message in str(caught.value)
+    assert f"{key}: expected" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -31,7 +31,7 @@ print(faults(5) / 10)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_a_gradient_by_autograd_asks_the_system_for_no_memory_once_it_has_it():
+def test_gradient_asks_system_for_no_more_memory():
     """In a process of its own, whose allocator nothing has changed; a gradient took 5,000 to 6,000
     page faults.
     """

@@ -428,19 +428,3 @@ def test_failure_of_numba_warns_once_and_uses_autograd(monkeypatch):
         Threads(module, cross_entropy, 1).gradients(*arguments)
     compiler.compile_passes.cache_clear()
     agree(found, by_autograd(module, *arguments), 0)
-
-
-def test_padding_and_cropping_know_sides_that_differ():
-    """Uncompiled: layers behind a padded one alone need the crop, and the tests of whole networks
-    compile that.
-    """
-    inner, sides = (2, 3, 4, kernels.SAMPLES), (2, 3, 4, 1, 2)
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(inner, dtype=np.float32)
-    wide = np.pad(x, [(0, 0), (1, 1), (2, 2), (0, 0)])
-    padded, cropped = np.zeros_like(wide), np.zeros_like(x)
-    kernels.pad(x.ravel(), *sides, padded.reshape(-1))
-    np.testing.assert_array_equal(padded, wide)
-    wide = rng.standard_normal(wide.shape, dtype=np.float32)
-    kernels.crop(wide.ravel(), *sides, cropped.reshape(-1))
-    np.testing.assert_array_equal(cropped, wide[:, 1:-1, 2:-2])

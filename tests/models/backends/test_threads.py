@@ -15,7 +15,7 @@ JOBS, INTERRUPTED = 2000, 1000
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system knows no affinity")
-def test_as_many_threads_as_this_process_may_use_cores(monkeypatch):
+def test_threads_are_as_many_as_usable_cores(monkeypatch):
     """A scheduler gives five of a machine's cores, however many that has, and all to other
     processes.
     """
@@ -23,7 +23,7 @@ def test_as_many_threads_as_this_process_may_use_cores(monkeypatch):
     assert Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy).lanes == 10
 
 
-def test_jobs_that_were_handed_over_before_ctrl_c_are_not_carried_out(monkeypatch):
+def test_interrupted_jobs_are_not_carried_out(monkeypatch):
     """Ctrl-C comes while an evaluation of many members is handed over; two threads may be at a job
     each.
     """
@@ -52,7 +52,7 @@ def test_jobs_that_were_handed_over_before_ctrl_c_are_not_carried_out(monkeypatc
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "by autograd"])
-def test_the_gradient_of_a_model_that_has_diverged_is_not_computed(dtype, monkeypatch):
+def test_gradient_of_diverged_model_is_not_computed(dtype, monkeypatch):
     """Two of three: what is left is bit for bit as before, and theirs is NaN."""
     module = MLP(hidden=[3]).build((1, 2, 2), 2).to(dtype)
     backend = Threads(module, cross_entropy, threads=2)
@@ -74,7 +74,7 @@ def test_the_gradient_of_a_model_that_has_diverged_is_not_computed(dtype, monkey
     assert jobs == [1]
 
 
-def test_a_gradient_whose_loss_is_nan_makes_the_last_weight_nan():
+def test_gradient_of_infinite_loss_ends_in_nan():
     """By which the next gradient knows; LeNet-5, compiled and by autograd."""
     for dtype in (torch.float32, torch.float64):
         module = LeNet5().build((1, 28, 28), 10).to(dtype)

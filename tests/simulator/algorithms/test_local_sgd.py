@@ -25,7 +25,7 @@ from laggard.simulator.learning.rules import (
     WarmUp,
     schedules,
 )
-from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
 from laggard.simulator.timing.streams import BATCHES, stream
 
@@ -104,18 +104,6 @@ def test_round_costs_two_messages_a_worker():
     assert outcome.progress.samples == 2 * rounds * P * H
     assert outcome.messages["sent"] == P + P + 2 * P * rounds
     assert (outcome.updates["staleness"] == 0).all()
-
-
-def test_round_takes_steps_and_card_of_server_twice():
-    """H t_c + 2 alpha + 2 P N beta under fair sharing, and what an update costs the server."""
-    P, H, compute, alpha, size, bandwidth, apply_seconds = 8, 5, 1.0, 0.125, 3.0, 12.0, 0.5
-    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size)
-    cluster = Cluster(P, Constant(compute), network=network, apply_seconds=apply_seconds)
-    updates = simulate(cluster, DiLoCo(Rule(), H), stop=Stop(updates=10)).updates
-    rounds = np.diff(np.unique(updates["time"]))
-    np.testing.assert_allclose(
-        rounds, H * compute + 2 * alpha + 2 * P * size / bandwidth + apply_seconds
-    )
 
 
 def test_worker_that_was_down_counts_once_a_round():

@@ -146,20 +146,6 @@ def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, qu
 
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
-def test_colocated_shards_have_one_slice_less_to_send(S):
-    """t_c + 2 alpha + 2 ((P - 1) / S) N beta: a shard on a worker's machine has one slice less to
-    send, and to receive.
-    """
-    P, compute, alpha, size, bandwidth = 8, 1.0, 0.125, 3.0, 12.0
-    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, colocated=True)
-    cluster, stop = Cluster(P, Constant(compute), network=network), Stop(updates=20)
-    rows = simulate(cluster, SyncPS(Rule(), shards=S), stop=stop).updates
-    ends = [rows["time"][rows["version_read"] == version].max() for version in range(20)]
-    seconds = compute + 2 * alpha + 2 * (P - 1) / S * size / bandwidth
-    np.testing.assert_allclose(np.diff(ends), seconds)
-
-
-@pytest.mark.parametrize("S", [1, 2, 4, 8])
 def test_slices_spread_over_all_shards(S):
     """Fifo: all that is pushed at once is there after alpha + (P / S) N beta; workers begin with
     different shards.

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -32,11 +31,6 @@ from laggard.simulator.learning.weights import mean, total
 
 DOUBLE = torch.float64
 LR = 0.1
-
-
-def late(read, now):
-    """What a compensation sees of a gradient."""
-    return SimpleNamespace(weights=read, worker=0, staleness=3), now
 
 
 def gradients_at(points, curvature=2.0):
@@ -95,48 +89,6 @@ def test_delay_adaptive_rate_bounds_each_gradient(combine, divisor):
     state = rule.init(weights)._replace(progress=Progress(1, 0.0))
     after, _ = rule.update(weights, gradients, state, combine=combine)
     assert float(after) == pytest.approx(-2.0 * (0.2 / 4 + 0.4) / divisor, rel=1e-14)
-
-
-def gap_aware_by_hand(path, read, value, decay):
-    """The penalised gradient after the steps of `path`, from the paper's formula."""
-    squares = np.diff(path, axis=0) ** 2
-    powers = decay ** np.arange(len(squares))[::-1]
-    typical = np.sqrt((1 - decay) * powers @ squares / (1 - decay ** len(squares)))
-    gaps = abs(np.subtract(path[-1], read))
-    return np.divide(value, 1 + gaps / typical)
-
-
-@pytest.mark.parametrize("decay", [0.999, 0.5, 0.0])
-def test_gap_aware_divides_by_typical_steps(decay):
-    path = [[1.0, 2.0], [0.8, 2.5], [0.5, 2.4], [0.45, 2.0]]
-    points = [torch.tensor([w], dtype=DOUBLE) for w in path]
-    compensation, value = GapAware(decay=decay), torch.tensor([[3.0, -7.0]], dtype=DOUBLE)
-    state = compensation.init(points[0])
-    for index, now in enumerate(points):
-        read = points[max(0, index - 2)]
-        for _ in range(2):  # two gradients of one update see one step
-            corrected, state = compensation.correct(value, *late(read, now), state, LR)
-        expected = value[0].tolist()
-        if index:
-            expected = gap_aware_by_hand(path[: index + 1], read[0].tolist(), expected, decay)
-        assert corrected[0].tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_typical_step_is_that_of_model():
-    """One worker's gradients are fresh; the other's first one meets a model whose steps it has not
-    seen.
-    """
-    rule = Rule(SGD(), lr=LR, compensation=GapAware())
-    weights = torch.ones(1, 1, dtype=DOUBLE)
-    other = gradients_at([1.0, 1.0])[1]
-    state, path = rule.init(weights), [1.0]
-    for _ in range(3):
-        weights, state = rule.update(weights, gradients_at([float(weights)]), state)
-        path.append(float(weights))
-    after, state = rule.update(weights, [other], state)
-    (penalised,) = gap_aware_by_hand([[w] for w in path], [1.0], [2.0], 0.999)
-    assert float(weights - after) == pytest.approx(LR * penalised, rel=1e-12)
-    assert len(state.workers) == 1
 
 
 @pytest.mark.parametrize("tau", [0, 1])

@@ -3,7 +3,6 @@
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from heapq import heappop, heappush
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
-from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.network.topology import Complete
 from laggard.simulator.network.varying import VaryingFairSharing
@@ -61,98 +59,6 @@ def test_messages_over_changing_links_end_as_fluid_says(star, block):
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
         stars += any(issubclass(group, ProcessorSharingStar) for group in groups.values())
     assert stars > 20
-
-
-class Cumulative:
-    """C(t) = int_0^t c(s) ds of a link, and its inverse by bisection: independent of how the queues
-    compute it.
-    """
-
-    def __init__(self, steps):
-        self.moments = np.array([0.0, *steps.moments, 1e4])
-        # fast enough not to matter, and small enough for sums
-        values = np.minimum(steps.values, 1e3)
-        self.bytes = np.concatenate([[0.0], np.cumsum(np.diff(self.moments) * values)])
-
-    def at(self, time):
-        return float(np.interp(time, self.moments, self.bytes))
-
-    def finish(self, begin, size):
-        return first(lambda end: self.at(end) - self.at(begin) >= size * (1 - 1e-14), begin)
-
-    def head(self, before, begin, tail, size):
-        """The first moment from which on no byte would cross this link before it has left the one
-        before.
-        """
-        moments = [t for t in {*self.moments, *before.moments, tail} if begin < t <= tail]
-        left = [size if t == tail else before.at(t) - before.at(begin) for t in moments]
-        passed = [self.at(t) for t in moments]
-        return first(
-            lambda start: all(
-                at - self.at(start) <= min(size, most) + 1e-10
-                for at, most in zip(passed, left, strict=True)
-            ),
-            begin,
-        )
-
-
-def first(holds, least):
-    """The first number from `least` on with which a condition holds, and does from then on."""
-    if holds(least):
-        return least
-    below, above = least, 1e4
-    for _ in range(100):
-        middle = (below + above) / 2
-        below, above = (below, middle) if holds(middle) else (middle, above)
-    return above
-
-
-def slowest(steps):
-    """A link that is as fast as the slowest of several."""
-    moments = sorted({moment for link in steps for moment in link.moments})
-    values = [min(link.at(at)[0] for link in steps) for at in (-math.inf, *moments)]
-    return Cumulative(StepFunction(moments, values))
-
-
-def queued(sends, steps):
-    """When messages end that wait in a queue at each link, link after link in order of arrival.
-
-    A message comes to a link when the slowest of those that follow could pass it on without a
-    pause.
-    """
-    links, free, ends = [Cumulative(link) for link in steps], [0.0] * len(steps), [0.0] * len(sends)
-    heads = sorted((moment, index, 0, -math.inf) for index, (moment, _, _) in enumerate(sends))
-    while heads:
-        moment, index, hop, tail = heappop(heads)
-        _, size, route = sends[index]
-        here, link = route[hop], links[route[hop]]
-        begin = max(moment, free[here])
-        free[here] = link.finish(begin, size)
-        end = ends[index] = max(free[here], tail)
-        if hop + 1 < len(route):
-            rest = slowest([steps[number] for number in route[hop + 1 :]])
-            heappush(heads, (rest.head(link, begin, end, size), index, hop + 1, end))
-        else:
-            free[here] = end
-    return ends
-
-
-@pytest.mark.parametrize("hops", [1, 2, 3])
-@BLOCKS
-def test_messages_in_queues_end_as_recursion_says(hops, block):
-    """D_n = C^-1(C(max(A_n, D_(n - 1))) + B_n) at each link, with C(t) the integral of its
-    bandwidth.
-    """
-    for seed in range(block * 15, block * 15 + 15):
-        rng = np.random.default_rng([seed, hops])
-        nodes, messages = 3, int(rng.integers(1, 12))
-        routes = (np.arange(hops) * nodes + rng.integers(nodes, size=(messages, hops))).tolist()
-        moments, sizes = rng.uniform(0, 8, messages), 10 ** rng.uniform(-1, 1.2, messages)
-        sends = list(zip(moments.tolist(), sizes.tolist(), routes, strict=True))
-        links = rng.uniform(0.5, 5, hops * nodes).tolist()
-        found, _, _ = carried(sends, links, {}, FifoSharing)
-        expected = queued(sends, [StepFunction([], [link]) for link in links])
-        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
 
 
 SECONDS = 80

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from heapq import heappop, heappush
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from laggard.simulator import SERVER, Cluster, InvalidSettingError, Network, Sta
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.topology import Auto, Complete, Ring
-from tests.simulator.network.traffic import Traffic, arrivals, carried, fluid
+from tests.simulator.network.traffic import BLOCKS, Traffic, arrivals, carried, fluid
 
 BANDWIDTH = 10.0
 SHARINGS = pytest.mark.parametrize("sharing", ["fair", "fifo"])
@@ -28,20 +29,41 @@ def test_busy_down_link_does_not_hold_up_link():
     assert ends == pytest.approx([1.0, 2.0, 2.0])
 
 
-def test_fifo_serves_in_order_of_arrival_at_link():
-    """A's second message waits behind its first and comes to the server's card after B's."""
-    network = Network(bandwidth=BANDWIDTH, sharing="fifo")
-    sends = [(0.0, 0, SERVER, 10.0), (0.1, 0, SERVER, 10.0), (0.5, 1, SERVER, 10.0)]
-    assert arrivals(sends, network) == pytest.approx([1.0, 3.0, 2.0])
+def queued(sends, bandwidths):
+    """When messages end that wait in a queue at each link, link after link in order of arrival.
+
+    A message comes to a link when the slowest of those that follow could pass it on without a
+    pause.
+    """
+    free, ends = [0.0] * len(bandwidths), [0.0] * len(sends)
+    heads = sorted((moment, index, 0, -math.inf) for index, (moment, _, _) in enumerate(sends))
+    while heads:
+        moment, index, hop, tail = heappop(heads)
+        _, size, route = sends[index]
+        link, rest = route[hop], [bandwidths[number] for number in route[hop + 1 :]]
+        begin = max(moment, free[link])
+        free[link] = begin + size / bandwidths[link]
+        end = ends[index] = max(free[link], tail)
+        if rest:
+            heappush(heads, (max(begin, end - size / min(rest)), index, hop + 1, end))
+        else:
+            free[link] = end
+    return ends
 
 
-@pytest.mark.parametrize("speeds", [*itertools.permutations([1.0, 4.0, 10.0]), (1.0, 1e9, 1.0)])
-def test_fifo_message_goes_at_pace_of_slowest_link(speeds):
-    """Cut-through: max_k N / b_k; what comes to the last link at that moment finds it free."""
-    sends = [(2.0, 20.0, tuple(range(len(speeds)))), (2.0 + 20 / min(speeds), 10.0, (2,))]
-    ends, _, _ = carried(sends, speeds, {}, FifoSharing)
-    first = 2.0 + 20 / min(speeds)
-    assert ends == pytest.approx([first, first + 10 / speeds[-1]])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@BLOCKS
+def test_messages_in_queues_end_as_recursion_says(hops, block):
+    for seed in range(block * 15, block * 15 + 15):
+        rng = np.random.default_rng([seed, hops])
+        nodes, messages = 3, int(rng.integers(1, 12))
+        routes = (np.arange(hops) * nodes + rng.integers(nodes, size=(messages, hops))).tolist()
+        moments, sizes = rng.uniform(0, 8, messages), 10 ** rng.uniform(-1, 1.2, messages)
+        sends = list(zip(moments.tolist(), sizes.tolist(), routes, strict=True))
+        bandwidths = rng.uniform(0.5, 5, hops * nodes).tolist()
+        found, _, _ = carried(sends, bandwidths, {}, FifoSharing)
+        expected = queued(sends, bandwidths)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
 
 
 def test_star_joins_workers_to_server_alone():

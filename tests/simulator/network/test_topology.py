@@ -7,20 +7,11 @@ import math
 import networkx as nx
 import pytest
 
-from laggard.models import Quadratic
 from laggard.simulator import (
     SERVER,
-    SGP,
-    Cluster,
-    Evaluate,
     InvalidSettingError,
-    Network,
-    Rule,
     Star,
-    Stop,
-    simulate,
 )
-from laggard.simulator.learning.rules.schedules import Step
 from laggard.simulator.network.topology import (
     TOPOLOGIES,
     Auto,
@@ -32,7 +23,6 @@ from laggard.simulator.network.topology import (
     Torus,
     resolve_topology,
 )
-from laggard.simulator.timing.distributions import Gamma
 
 GRAPHS = [
     Ring(),
@@ -279,22 +269,6 @@ def test_graph_written_step_by_step_is_same(tmp_path, graph, workers):
     for step, rank in itertools.product(range(2 * period), ranks):
         assert read.out_peers(rank, step, workers) == graph.out_peers(rank, step, workers)
         assert read.in_peers(rank, step, workers) == graph.in_peers(rank, step, workers)
-
-
-def test_push_sum_agrees_over_changing_edges(tmp_path):
-    """Each edge of a ring is there in every third step only: models come together once the learning
-    rate is nothing.
-    """
-    steps = [[(rank, (rank + 1) % 6) for rank in range(6) if rank % 3 == step] for step in range(3)]
-    graph = write_steps(tmp_path / "steps.csv", steps)
-    cluster = Cluster(6, Gamma(1.0, 0.3), network=Network(topology=graph))
-    rule = Rule(lr=0.1, schedule=Step(20, 1e-9, "updates"))
-    run = simulate(
-        cluster, SGP(rule), Quadratic(dim=5, noise=1.0), stop=Stop(updates=600),
-        evaluate=Evaluate(nodes=True, every_updates=60),
-    )  # fmt: skip
-    consensus = run.metrics["consensus"]
-    assert consensus[-1] < 1e-6 < consensus[1]
 
 
 def test_weight_of_edge_is_share_in_all_steps(tmp_path):

@@ -5,7 +5,7 @@ all built-in ones.
 import importlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -361,17 +361,6 @@ def test_custom_task_and_cluster_are_checked(perceptron: Supervised) -> None:
 
     check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=Timing(), updates=20)
     check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=perceptron, updates=10)
-
-
-def test_final_weights_are_compared_to_last_bit():
-    outcome = trial_of(ALGORITHMS["delayed"], updates=3).run()
-    ahead = replace(
-        outcome,
-        weights=torch.nextafter(outcome.weights, torch.full_like(outcome.weights, torch.inf)),
-    )
-    identities._expect_equal(outcome, replace(outcome, weights=outcome.weights.clone()), "two runs")
-    with pytest.raises(identities.Broken, match="two runs differ: their final weights by"):
-        identities._expect_equal(outcome, ahead, "two runs")
 
 
 SEEDS = {
