@@ -20,6 +20,7 @@ from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Graph, Ring, Star
 from laggard.simulator.timing.distributions import Exponential, Gamma
+from tests.simulator.algorithms.observing import Observed
 
 LR = 0.1
 
@@ -97,8 +98,8 @@ def test_settings_that_do_not_fit_are_refused(method, settings, graph, workers, 
         method(Rule(), **settings).check(on(graph, workers))
 
 
-def test_long_run_keeps_no_tags(gossip):
+def test_long_run_keeps_no_tags():
     """Every step has a tag of its own; those that no node waits for any more are forgotten."""
-    seen = gossip.observe(on(Ring(), 4), DPSGD(Rule()), Timing(), Stop(updates=100))
+    seen = Observed(on(Ring(), 4), DPSGD(Rule()), Timing(), Stop(updates=100))
     for node in seen.nodes.values():
         assert len(node.mailbox.mail) + len(node.mailbox._receives) <= 3

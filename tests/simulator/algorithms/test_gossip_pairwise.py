@@ -25,7 +25,7 @@ from laggard.simulator.network.topology import Complete, Graph, Ring, Torus, ask
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import Crash
-from tests.simulator.algorithms.conftest import Drawn
+from tests.simulator.algorithms.observing import LAWS, Drawn, Observed, graphs, noisy
 
 LR = 0.1
 PAIRWISE = pytest.mark.parametrize("method", [ADPSGD, OverlapADPSGD])
@@ -39,19 +39,19 @@ def on(graph, workers, compute=None, **more):
 @PAIRWISE
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), time=st.floats(0.1, 25.0))
-def test_gradients_alone_change_sum_of_models(method, data, time, gossip):
+def test_gradients_alone_change_sum_of_models(method, data, time):
     """Where an answer is under way, the passive node has gone its half of the way, and the active
     one is to go.
     """
-    trees = gossip.graphs(extra=0)
+    trees = graphs(extra=0)
     graph, workers = data.draw(trees | st.tuples(st.just(Complete()), st.integers(2, 7)))
-    cluster = on(graph, workers, data.draw(gossip.laws))
-    seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=time))
+    cluster = on(graph, workers, data.draw(LAWS))
+    seen = Observed(cluster, method(Rule(lr=LR)), noisy(), Stop(time=time))
     asked = {message.sender.rank: message.content for message in seen.sent if message.tag == ASK}
     answers = [message for message in seen.untaken() if message.tag == ANSWER]
     to_go = sum((answer.content - asked[answer.receiver.rank]) / 2 for answer in answers)
     steps = LR * sum((gradient.value for gradient in seen.applied), torch.zeros(1))
-    start = workers * gossip.task().start([0])
+    start = workers * noisy().start([0])
     torch.testing.assert_close(seen.total() + to_go, start - steps, rtol=1e-12, atol=1e-12)
 
 
@@ -74,11 +74,11 @@ def test_one_half_asks_other(graph, workers, asked):
 
 
 @PAIRWISE
-def test_gradients_are_fresh_and_count_mixings(method, gossip):
+def test_gradients_are_fresh_and_count_mixings(method):
     """The active node averages once between read and step, the passive one as often as it is asked
     meanwhile.
     """
-    seen = gossip.observe(on(Ring(), 6), method(Rule(lr=LR)), gossip.task(), Stop(updates=200))
+    seen = Observed(on(Ring(), 6), method(Rule(lr=LR)), noisy(), Stop(updates=200))
     rows = seen.outcome.updates
     assert (rows["staleness"] == 0).all()
     active = rows["worker"] % 2 == 0
@@ -87,9 +87,9 @@ def test_gradients_are_fresh_and_count_mixings(method, gossip):
     assert asks - 6 <= rows["mixings"][~active].sum() <= asks
 
 
-def test_all_neighbours_are_asked_alike(gossip):
+def test_all_neighbours_are_asked_alike():
     cluster = Cluster(8, network=Network(topology=Complete()))
-    seen = gossip.observe(cluster, ADPSGD(Rule()), Timing(), Stop(updates=1000))
+    seen = Observed(cluster, ADPSGD(Rule()), Timing(), Stop(updates=1000))
     asks = [message for message in seen.sent if message.tag == ASK]
     for active in (0, 2, 4, 6):
         receivers = [ask.receiver.rank for ask in asks if ask.sender.rank == active]
@@ -98,10 +98,10 @@ def test_all_neighbours_are_asked_alike(gossip):
         assert (abs(counts - expected) < 5 * error).all()
 
 
-def test_overlapped_gradient_is_that_before_average(gossip):
+def test_overlapped_gradient_is_that_before_average():
     """Two nodes, the second step of each: x_i <- (x_0 + x_1) / 2 - lr g_i(x_i)."""
     cluster = on(Ring(), 2, Constant(2.0))
-    seen = gossip.observe(cluster, OverlapADPSGD(Rule(lr=LR)), gossip.task(), Stop(time=4.1))
+    seen = Observed(cluster, OverlapADPSGD(Rule(lr=LR)), noisy(), Stop(time=4.1))
     before = [seen.models[rank][0] for rank in (0, 1)]
     assert (before[0] - before[1]).norm() > 1e-3
     for gradient in seen.applied[2:]:
@@ -112,13 +112,13 @@ def test_overlapped_gradient_is_that_before_average(gossip):
 
 @PAIRWISE
 @pytest.mark.parametrize("down", [(1,), (1, 3), (1, 3, 5), (0, 4)])
-def test_nodes_go_on_where_neighbours_are_down(down, method, gossip):
+def test_nodes_go_on_where_neighbours_are_down(down, method):
     """Everybody who is up goes on: an active node at 1 s and two messages of 0.45 s a step at the
     most.
     """
     crashes = [Crash(worker=rank, at=10.3) for rank in down]
     cluster = on(Ring(), 6, Constant(1.0), slowdowns=crashes)
-    seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=60.0))
+    seen = Observed(cluster, method(Rule(lr=LR)), noisy(), Stop(time=60.0))
     assert seen.outcome.reached == "time"
     for rank in set(range(6)) - set(down):
         crowded = 1 + 4 * 0.45  # where two ask one at a time, they share its card
@@ -130,9 +130,9 @@ def test_nodes_go_on_where_neighbours_are_down(down, method, gossip):
 
 
 @pytest.mark.parametrize("crashed", [0, 1])
-def test_node_that_returns_averages_again(crashed, gossip):
+def test_node_that_returns_averages_again(crashed):
     cluster = on(Ring(), 2, Constant(1.0), slowdowns=[Crash(worker=crashed, at=10.3, back=20.0)])
-    seen = gossip.observe(cluster, ADPSGD(Rule(lr=LR)), gossip.task(), Stop(time=60.0))
+    seen = Observed(cluster, ADPSGD(Rule(lr=LR)), noisy(), Stop(time=60.0))
     rows = seen.outcome.updates
     applied, time = rows["status"] == "applied", rows["time"]
     alone = applied & (time > 13) & (time < 20)

@@ -21,6 +21,7 @@ from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Graph
 from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.streams import BATCHES, stream
+from tests.simulator.algorithms.observing import LAWS, Observed, graphs, noisy
 
 LR = 0.1
 
@@ -57,18 +58,18 @@ def loop(task, W, steps, overlap, biased):
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), overlap=st.integers(0, 1), biased=st.booleans())
-def test_models_are_those_of_loop_over_matrices(data, overlap, biased, gossip):
+def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
     """On digraphs and time-varying ones: with overlap 1 every exchange is the last step's, whatever
     the times.
     """
     peers = st.sampled_from([ExponentialGraph(peers=1), ExponentialGraph(peers=2)])
     varying = st.tuples(peers, st.integers(2, 7))
-    graph, workers = data.draw(gossip.graphs(directed=True) | varying)
+    graph, workers = data.draw(graphs(directed=True) | varying)
     W = [matrix("uniform", graph, step, workers) for step in range(graph.period(workers))]
     algorithm = SGP(Rule(lr=LR), overlap=overlap, biased=biased)
-    cluster = on(graph, workers, data.draw(gossip.laws))
-    models = gossip.observe(cluster, algorithm, gossip.task(), Stop(updates=8)).models
-    expected = loop(gossip.task(), W, 40, overlap, biased)
+    cluster = on(graph, workers, data.draw(LAWS))
+    models = Observed(cluster, algorithm, noisy(), Stop(updates=8)).models
+    expected = loop(noisy(), W, 40, overlap, biased)
     assert sum(map(len, models.values())) == 8 * workers
     for rank, steps in models.items():
         for step, model in enumerate(steps):
@@ -93,13 +94,13 @@ def test_overlapped_steps_wait_for_late_exchanges_alone(overlap, compute):
 
 
 @pytest.mark.parametrize(("compute", "steps"), [(1.0, 1), (0.4, 1), (0.3, 2), (0.11, 4), (0.05, 5)])
-def test_next_exchange_begins_when_last_has_come(compute, steps, gossip):
+def test_next_exchange_begins_when_last_has_come(compute, steps):
     """Of 0.375 s: after the first gradient that ends later, which is looked for without waiting, or
     after the fifth.
     """
     network = Network(topology=ExponentialGraph(), bandwidth=8.0, latency=0.125, message_bytes=2.0)
     cluster = Cluster(workers=4, compute=Constant(compute), network=network)
-    seen = gossip.observe(cluster, SGP(Rule(), overlap=5), Timing(), Stop(updates=24))
+    seen = Observed(cluster, SGP(Rule(), overlap=5), Timing(), Stop(updates=24))
     assert len(seen.sent) == 4 * (1 + 23 // steps)
 
 
@@ -117,8 +118,8 @@ def test_node_that_keeps_nothing_cannot_overlap(method, in_step, overlapped, tmp
         method(Rule(), mixing="weights", **overlapped).check(cluster)
 
 
-def test_local_steps_send_one_message_every_h_gradients(gossip):
+def test_local_steps_send_one_message_every_h_gradients():
     cluster = Cluster(4, Constant(1.0), network=Network(topology=ExponentialGraph(), latency=0.5))
     algorithm = OverlapSGP(Rule(lr=LR), overlap=1, local_steps=3)
-    seen = gossip.observe(cluster, algorithm, gossip.task(), Stop(time=12.5))
+    seen = Observed(cluster, algorithm, noisy(), Stop(time=12.5))
     assert len(seen.sent) == 4 * 4

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,13 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.base import Algorithm
-from laggard.simulator.engine import reaching, snapshots
+from laggard.simulator.engine import snapshots
 from laggard.simulator.engine.node import Node
 from laggard.simulator.engine.snapshots import Snapshot, SnapshotError, Snapshots
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, GapAware
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.recording.messages import Record
-from laggard.simulator.recording.metrics import Learning
 from laggard.simulator.testing.trial import Bowl, trial_of
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
@@ -384,16 +382,3 @@ def test_tensor_that_is_not_restored_is_seen() -> None:
             tensors = [value * 0 if value is tensor else value for value in start.tensors]
             seen += differences(resume(run, start._replace(tensors=tensors)), whole) != []
     assert seen >= 5
-
-
-@pytest.mark.parametrize("name", ["_measures", "_losses", "spread", "_diverged"])
-def test_records_that_are_not_reached_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of("diverging", algorithm=SGP(Rule(lr=RATES.clone())))
-    monkeypatch.setitem(reaching.UNREACHED, Learning, {name, *reaching.UNREACHED[Learning]})
-    assert differences(resume(run, interrupt(run, 50)), run())
-
-
-def test_roles_that_are_not_reached_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of("gap-aware", algorithm=SGP(Rule(SGD(momentum=0.9))))
-    monkeypatch.setattr(reaching, "OPAQUE", (GeneratorType, *reaching.OPAQUE))
-    assert differences(resume(run, interrupt(run, 50)), run()) == ["metrics", "nodes", "weights"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from laggard.simulator import InvalidSettingError, Star
 from laggard.simulator.network.mixing import MIXINGS, NodePeers, doubly_stochastic, matrix, mixing
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
-from tests.simulator.algorithms.conftest import graphs
+from tests.simulator.algorithms.observing import graphs
 
 GRAPHS = [
     Ring(),

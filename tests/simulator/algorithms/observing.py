@@ -1,11 +1,9 @@
-"""What tests of algorithms look at from the inside: models step by step, messages under way, a
-role's own variables.
-"""
+"""Models step by step, messages under way, and random graphs for the tests of gossip."""
 
+import itertools
 from dataclasses import dataclass
 
 import networkx as nx
-import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -18,7 +16,7 @@ from laggard.simulator.timing.streams import Seeds
 
 
 class Observed:
-    """A simulation that has run, and what was said and applied in it.
+    """A simulation that has run, with the messages and gradients in it.
 
     Attributes:
         models: for each rank, its model after each of its updates.
@@ -40,12 +38,12 @@ class Observed:
     def _listen(self, node):
         send, receive, apply = node.send, node.receive, node.apply
 
-        def sends(*args, **given):
-            self.sent.append(send(*args, **given))
+        def sends(*args, **more):
+            self.sent.append(send(*args, **more))
             return self.sent[-1]
 
-        def receives(*args, **given):
-            self._receives.append(receive(*args, **given))
+        def receives(*args, **more):
+            self._receives.append(receive(*args, **more))
             return self._receives[-1]
 
         def applies(weights, gradients):
@@ -61,10 +59,6 @@ class Observed:
         """The messages that no role has taken: under way, or in a mailbox."""
         taken = {id(receive.message) for receive in self._receives if receive.fired}
         return [message for message in self.sent if id(message) not in taken]
-
-    def local(self, rank, name):
-        """A variable of the first role of a node, as it is at the end."""
-        return self.simulation.faults.roles[rank]._processes[0]._generator.gi_frame.f_locals[name]
 
     def total(self, name="weights"):
         """The sum of an attribute over the nodes."""
@@ -86,42 +80,25 @@ class Drawn(Peers):
 
 @st.composite
 def graphs(draw, directed=False, most=7, extra=8):
-    """A random tree (directed: a cycle) with up to `extra` random edges on top, and its workers, at
-    `most` so many.
+    """A random tree (directed: a cycle) with up to `extra` random edges on top, and its workers, up
+    to `most`.
     """
     workers = draw(st.integers(2, most))
-    graph = (nx.DiGraph if directed else nx.Graph)()
-    graph.add_nodes_from(range(workers))
+    ranks = range(workers)
     if directed:
-        graph.add_edges_from((rank, (rank + 1) % workers) for rank in range(workers))
+        edges = [(rank, (rank + 1) % workers) for rank in ranks]
     else:
-        graph.add_edges_from((rank, draw(st.integers(0, rank - 1))) for rank in range(1, workers))
-    pairs = st.tuples(st.integers(0, workers - 1), st.integers(0, workers - 1)).filter(
-        lambda pair: pair[0] != pair[1]
-    )
-    graph.add_edges_from(draw(st.lists(pairs, max_size=extra)))
+        edges = [(rank, draw(st.integers(0, rank - 1))) for rank in ranks[1:]]
+    pairs = st.sampled_from(list(itertools.permutations(ranks, 2)))
+    graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(ranks)
+    graph.add_edges_from(edges + draw(st.lists(pairs, max_size=extra)))
     return Drawn(graph), workers
 
 
 LAWS = st.sampled_from([Constant(1.0), Exponential(1.0), Gamma(1.0, 0.3), Uniform(0.5, 1.5)])
 
 
-class Gossip:
-    """What tests of gossip share; a class, since tests import no other tests."""
-
-    observe, graphs, laws, drawn = Observed, staticmethod(graphs), LAWS, Drawn
-
-    @staticmethod
-    def task(dim=3):
-        """Gradients of one's own: nodes that start together lie apart after a step."""
-        return Quadratic(curvature=1.0, dim=dim, condition=10.0, noise=1.0, dtype=torch.float64)
-
-    @staticmethod
-    def once(progress):
-        """A schedule: all of the learning rate at the first step, nothing afterwards."""
-        return 1.0 if progress.updates == 0 else 0.0
-
-
-@pytest.fixture(scope="session")
-def gossip():
-    return Gossip
+def noisy(dim=3):
+    """A quadratic on which nodes that start together lie apart after a step."""
+    return Quadratic(curvature=1.0, dim=dim, condition=10.0, noise=1.0, dtype=torch.float64)
