@@ -1,4 +1,4 @@
-"""The asynchronous server and Downpour: hand-written loops, identities, closed forms."""
+"""The asynchronous servers: loops by hand, barriers, thresholds and crashes."""
 
 from dataclasses import replace
 
@@ -13,13 +13,17 @@ from laggard.simulator import (
     Downpour,
     Evaluate,
     InvalidSettingError,
+    KAsync,
+    Network,
     Rule,
+    SoftSync,
     Stop,
     simulate,
 )
+from laggard.simulator.algorithms import SSP, Ringmaster
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Nesterov, WarmUp
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
-from laggard.simulator.timing.slowdowns import Crash
+from laggard.simulator.timing.slowdowns import Crash, Factor
 from laggard.simulator.timing.streams import BATCHES, stream
 
 LR = 0.02
@@ -185,8 +189,120 @@ def test_equal_shards_learn_as_one_server(method, options):
         (Downpour, {"sync_every": 0}),
         (Downpour, {"n_fetch": 2, "sync_every": 5}),
         (AsyncPS, {"accumulate": 0}),
+        (SSP, {"bound": -1}),
+        (Ringmaster, {"threshold": 0}),
     ],
 )
 def test_settings_out_of_range_are_refused(method, settings):
     with pytest.raises(InvalidSettingError, match=list(settings)[-1]):
         method(Rule(), **settings)
+
+
+def test_crashed_worker_holds_others_at_bound():
+    at, back, bound, P = 20.5, 60.0, 3, 4
+    cluster = Cluster(
+        workers=P, compute=Constant(1.0), slowdowns=[Crash(worker=1, at=at, back=back)]
+    )
+    rows = simulate(cluster, SSP(Rule(), bound=bound), stop=Stop(time=100.0)).updates
+    applied = rows["status"] == "applied"
+    while_down = applied & (rows["time"] > at) & (rows["time"] <= back)
+    assert while_down.sum() == (P - 1) * (bound + 1), "the iteration they are in, and `bound` more"
+    assert rows["time"][while_down].max() == pytest.approx(21 + bound)
+    since = np.bincount(rows["worker"][applied & (rows["time"] > back)])
+    assert since[1] == 40, "one a second"
+    assert (since <= 40).all()
+
+
+WIRED = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
+SLOW = [Factor(worker=1, factor=9.0)]
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+@pytest.mark.parametrize("network", [Network(), WIRED])
+@pytest.mark.parametrize("R", [1, 4, 12])
+def test_only_gradients_below_threshold_are_applied(R, network, cancel):
+    cluster = Cluster(6, Exponential(1.0), slowdowns=SLOW, network=network, apply_seconds=0.01)
+    rows = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(updates=3000)).updates
+    applied, staleness = rows["status"] == "applied", rows["staleness"]
+    assert staleness[applied].max() == R - 1
+    assert staleness[~applied].min() >= R
+    assert ("cancelled" in rows["status"]) == cancel
+
+
+def test_computation_stops_when_it_is_too_stale():
+    """Its staleness is R then, and nothing is computed to be dropped."""
+    R = 4
+    cluster = Cluster(workers=6, compute=Gamma(1.0, 0.8), slowdowns=SLOW)
+    outcome = simulate(cluster, Ringmaster(Rule(), R, cancel=True), stop=Stop(updates=2000))
+    cancelled = outcome.updates["status"] == "cancelled"
+    assert cancelled.sum() > 100
+    assert (outcome.updates["staleness"][cancelled] == R).all()
+    assert outcome.gradients["dropped"] == 0
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_crashed_worker_contributes_again_to_ringmaster(cancel):
+    at, back, R = 20.3, 40.2, 5
+    cluster = Cluster(4, Gamma(1.0, 0.5), [Crash(worker=1, at=at, back=back)], WIRED)
+    outcome = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(time=80.0))
+    rows = outcome.updates
+    applied = rows["status"] == "applied"
+    assert (applied & (rows["worker"] == 1) & (rows["time"] > back)).sum() > 15
+    assert rows["staleness"][applied].max() < R
+    for started, *counts in (outcome.gradients.values(), outcome.messages.values()):
+        assert started == sum(counts)
+
+
+QUICK = [Factor(worker=0, factor=0.1)]
+
+
+def contributors(algorithm, K, updates=400):
+    outcome = simulate(
+        Cluster(workers=6, compute=Exponential(1.0), slowdowns=QUICK),
+        algorithm,
+        stop=Stop(updates=updates),
+    )
+    return outcome.updates["worker"].reshape(updates, K)
+
+
+def test_k_async_alone_has_distinct_workers_in_update():
+    K = 4
+    assert all(len(set(workers)) == K for workers in contributors(KAsync(Rule(), wait_for=K), K))
+    assert any(len(set(workers)) < K for workers in contributors(SoftSync(Rule(), gradients=K), K))
+
+
+def test_worker_that_returns_contributes_once_to_update():
+    """Its gradient may be gathered already: then it waits for the update like any contributor."""
+    K, updates = 3, 300
+    crashes = [
+        Crash(worker=rank, at=5.0 * k + rank, back=5.0 * k + rank + 0.1)
+        for k in range(60)
+        for rank in (0, 1)
+    ]
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.9), slowdowns=crashes)
+    outcome = simulate(cluster, KAsync(Rule(), wait_for=K), stop=Stop(updates=updates))
+    applied = outcome.updates["worker"][outcome.updates["status"] == "applied"].reshape(updates, K)
+    assert all(len(set(workers)) == K for workers in applied)
+
+
+@pytest.mark.parametrize("algorithm", [KAsync, SoftSync])
+def test_update_is_mean_of_gradients_at_weights_read(algorithm, quadratic):
+    """By hand from the order of arrivals: a contributor re-reads after the update, in soft_sync at
+    once, but for the last one.
+    """
+    P, K, lr, updates = 4, 3, 0.05, 30
+    cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
+    outcome = simulate(cluster, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))
+    streams = [quadratic.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    w = quadratic.start([0])
+    read = [w] * P
+    for workers in np.reshape(outcome.updates["worker"], (updates, K)):
+        gradients = []
+        for rank in workers:
+            gradients.append(quadratic.gradients(read[rank][None], [next(streams[rank])])[0][0])
+            if algorithm is SoftSync:
+                read[rank] = w
+        w = w - lr * sum(gradients) / K
+        for rank in workers if algorithm is KAsync else workers[-1:]:
+            read[rank] = w
+    torch.testing.assert_close(outcome.weights, w, rtol=1e-12, atol=1e-14)

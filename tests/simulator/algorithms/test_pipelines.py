@@ -11,24 +11,32 @@ import torch
 from laggard.models import MLP, Supervised, digits
 from laggard.models.layers import Layer
 from laggard.simulator import (
+    SERVER,
+    AsyncPipelines,
+    AsyncPS,
     Cluster,
     Delayed,
     InvalidSettingError,
     Network,
+    Record,
     Rule,
     Stop,
     Timing,
     simulate,
 )
+from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
     Naive,
+    OneForwardOneBackward,
     PipeDream,
 )
 from laggard.simulator.algorithms.staging import stage_layers
-from laggard.simulator.timing.distributions import Constant
-from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.network.topology import Complete, Ring
+from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.failures import ServerCrash
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +128,167 @@ def test_limit_on_gradients_counts_those_of_pipeline():
         Cluster(workers=2), PipeDream(Rule()), Timing(), stop=Stop(gradients=7, time=50.0)
     )
     assert (outcome.reached, outcome.progress.gradients) == ("gradients", 7)
+
+
+FLUSHED = [GPipe, OneForwardOneBackward]
+S, M, R = 3, 3, 2
+
+
+@pytest.mark.parametrize("workers", [4, 6, 9])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_stages_send_to_neighbours_and_replicas(collective, workers):
+    algorithm = GPipe(Rule(), replicas=workers // 2 if workers < 9 else 3, collective=collective)
+    cluster = Cluster(workers, network=Network(latency=0.01))
+    outcome = simulate(
+        cluster, algorithm, Timing(depth=4), stop=Stop(updates=3), record=Record(messages=True)
+    )
+    used = zip(*(outcome.message_log[end].tolist() for end in ("sender", "receiver")), strict=True)
+    assert set(used) == set(algorithm.links(workers))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "forward"),
+    [
+        (GPipe, S - 1 + M),
+        (OneForwardOneBackward, S),
+        (partial(AsyncPipelines, schedule="gpipe"), S - 1 + M),
+        (partial(AsyncPipelines, schedule="1f1b"), S),
+    ],
+)
+def test_each_replica_has_schedule_of_its_pipeline(algorithm, forward):
+    """The last stage sends its first gradient back after `forward` passes of 2/3 s and one backward
+    of 4/3 s.
+    """
+    cluster, pipelines = (
+        Cluster(R * S, Constant(6.0)),
+        algorithm(Rule(), micro_batches=M, replicas=R),
+    )
+    stop, record = Stop(updates=1), Record(messages=True)
+    log = simulate(cluster, pipelines, Timing(depth=S), stop=stop, record=record).message_log
+    for last in range(S - 1, R * S, S):
+        first = log["sent"][(log["sender"] == last) & (log["receiver"] == last - 1)].min()
+        assert first == pytest.approx(forward * 2 / 3 + 4 / 3)
+
+
+def update_seconds(algorithm, layers, replicas, **network):
+    """The seconds of each update of a pipeline of 6 seconds a micro-batch."""
+    network = Network(message_bytes=8.0, bandwidth=2.0, **network)
+    cluster = Cluster(replicas * len(layers), Constant(6.0), network=network)
+    pipelines = algorithm(Rule(), micro_batches=4, replicas=replicas)
+    rows = simulate(cluster, pipelines, Timing(network=layers), stop=Stop(updates=8)).updates
+    return np.diff([rows["time"][rows["version"] == version].max() for version in range(8)])
+
+
+@pytest.mark.parametrize("wiring", ["cards", "pairs"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (6, 1, 1), (1, 6, 1), (1, 1, 9), (1, 5, 9)])
+@pytest.mark.parametrize("algorithm", FLUSHED)
+def test_update_waits_for_collective_that_ends_last(algorithm, sizes, wiring):
+    """(M + S - 1)(f + b) + max_s (C_s - s (f + b)), f + b = 2, C_s = 2 (R - 1) / R of a stage's N
+    beta.
+    """
+    layers = [Layer(f"layer{number}", size, 0.0, 1.0) for number, size in enumerate(sizes)]
+    for replicas in (2, 4):
+        collective = 2 * (replicas - 1) / replicas * 4.0 * np.array(sizes) / sum(sizes)
+        expected = (4 + 3 - 1) * 2.0 + max(collective - 2.0 * np.arange(3))
+        took = update_seconds(algorithm, layers, replicas, wiring=wiring)
+        np.testing.assert_allclose(took, expected, rtol=1e-9)
+
+
+def test_layers_without_parameters_have_equal_bytes():
+    layers = Timing(depth=2).layers()
+    np.testing.assert_allclose(update_seconds(GPipe, layers, 2), (4 + 2 - 1) * 3.0 + 2.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("workers", "replicas"), [(6, 4), (2, 5), (4, 100_000)])
+def test_replicas_with_unequal_stages_are_refused(workers, replicas):
+    algorithm = GPipe(Rule(), replicas=replicas, collective="mesh")
+    with pytest.raises(InvalidSettingError, match="replicas: expected a divisor of workers"):
+        simulate(Cluster(workers), algorithm, stop=Stop(updates=1))
+
+
+UNEVEN = Cluster(R * S, compute=Gamma(1.0, 0.7), network=Network(bandwidth=1e3, latency=0.01))
+
+
+def by_mini_batch(rows, stages):
+    """The versions `(mini-batches, stages)` that the stages of the first replica read for each of
+    its mini-batches.
+    """
+    read = [
+        rows["version_read"][(rows["target"] == SERVER - s) & (rows["worker"] == stages - 1)]
+        for s in range(stages)
+    ]
+    complete = min(len(versions) for versions in read)
+    return np.stack([versions[:complete] for versions in read], axis=1)
+
+
+@pytest.mark.parametrize(("replicas", "differ"), [(R, True), (1, False)])
+def test_stages_read_different_versions_with_several_replicas(replicas, differ):
+    stages = R * S // replicas
+    algorithm, task = (
+        AsyncPipelines(Rule(), micro_batches=1, replicas=replicas),
+        Timing(depth=stages),
+    )
+    rows = simulate(UNEVEN, algorithm, task, stop=Stop(updates=60)).updates
+    versions = by_mini_batch(rows, stages)
+    assert (np.ptp(versions, axis=1) > 0).any() == differ
+
+
+def test_micro_batches_of_stage_read_one_version():
+    algorithm = AsyncPipelines(Rule(), micro_batches=M, replicas=R)
+    rows = simulate(UNEVEN, algorithm, Timing(depth=S), stop=Stop(updates=60)).updates
+    updates = np.stack(
+        [rows[column].reshape(-1, M) for column in ("target", "version", "worker", "version_read")]
+    )
+    assert (updates == updates[..., :1]).all()
+
+
+@pytest.mark.parametrize("back", [None, 9.0])
+def test_crash_of_stage_stops_its_replica_alone(back):
+    """Each has 5 s for a mini-batch, whose last stage is through after 11/3 s, and has its input
+    long before.
+    """
+    cluster = Cluster(R * S, Constant(3.0), [Crash(worker=1, at=8.0, back=back)])
+    algorithm = AsyncPipelines(Rule(), micro_batches=M, replicas=R)
+    outcome = simulate(cluster, algorithm, Timing(depth=S), stop=Stop(time=51.0))
+    rows = outcome.updates
+    updates = np.zeros((R, S))
+    np.add.at(updates, (rows["worker"] // S, SERVER - rows["target"]), 1 / M)
+    assert outcome.reached == "time"
+    np.testing.assert_allclose(updates, [[1, 1, 2], [10, 10, 10]])
+
+
+def test_servers_on_machine_of_replica_answer_at_once():
+    """Replicas of one stage: 4 s for a gradient, and 3 s for each message to the other replica and
+    from it.
+    """
+    network = Network(bandwidth=1.0, message_bytes=3.0, colocated=True)
+    outcomes = [
+        simulate(Cluster(2, Constant(4.0), network=network), algorithm, stop=Stop(time=100.0))
+        for algorithm in (
+            AsyncPipelines(Rule(), micro_batches=1, replicas=2, backward=1.0),
+            AsyncPS(Rule()),
+        )
+    ]
+    pushed = [np.bincount(outcome.updates["worker"], minlength=2).tolist() for outcome in outcomes]
+    assert pushed[0] == pushed[1] == [25, 10]
+
+
+@pytest.mark.parametrize(
+    ("settings", "cluster", "key"),
+    [
+        ({"replicas": 4}, {}, "replicas"),
+        ({}, {}, "at most 4"),
+        ({"replicas": 3, "cut": ["layer9"]}, {}, "1 of the layers layer2"),
+        ({"replicas": 3}, {"network": Network(topology=Complete())}, "topology"),
+        ({"replicas": 3}, {"network": Network(topology=Ring())}, "topology"),
+        (
+            {"replicas": 3},
+            {"server_crashes": [ServerCrash(at=1.0, restore_seconds=1.0)]},
+            "server_crashes",
+        ),
+    ],
+)
+def test_settings_that_cannot_run_are_refused(settings, cluster, key):
+    cluster, algorithm = Cluster(6, **cluster), AsyncPipelines(Rule(), **settings)
+    with pytest.raises(InvalidSettingError, match=key):
+        simulate(cluster, algorithm, Timing(depth=4), stop=Stop(updates=1))
