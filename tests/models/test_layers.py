@@ -76,7 +76,9 @@ def test_network_is_left_unchanged():
 def test_compiler_of_torch_is_not_imported():
     """Its import takes a second, and activations on the meta device ask for it."""
     code = (
-        "import sys, torch; from laggard.models import LeNet5; from laggard.models.layers import layers\n"
+        "import sys, torch\n"
+        "from laggard.models import LeNet5\n"
+        "from laggard.models.layers import layers\n"
         "with torch.device('meta'): module = LeNet5().build((1, 28, 28), 10)\n"
         "layers(module, (1, 28, 28), 2)\n"
         "assert not {'torch._dynamo', 'sympy'} & set(sys.modules), 'imported'"

@@ -16,12 +16,13 @@ from tests.theory.statements import Statement
 RULER = "| --- | ---: | ---: | ---: |"
 HEAD = "# Statements of theory"
 INTRODUCTION = (
-    "What theory says of each method, beside what the simulator does. `make verification` runs `tests/theory` and "
-    "writes this page.",
-    "An identity of two models has their largest relative difference for its measurement: 0 is the same bits, 1e-12 "
-    "allows for arithmetic in another order. The tolerance of a mean is 4 standard errors of its own samples. "
-    'A value after "not" is one that is often given instead: the measurement excludes it. A table begins with the '
-    'source of its statements; "derived" are those that follow from definitions.',
+    "What theory says of each method, beside what the simulator does. `make verification` runs "
+    "`tests/theory` and writes this page.",
+    "An identity of two models has their largest relative difference for its measurement: 0 is the "
+    "same bits, 1e-12 allows for arithmetic in another order. The tolerance of a mean is 4 "
+    'standard errors of its own samples. A value after "not" is one that is often given instead: '
+    "the measurement excludes it. A table begins with the source of its statements; "
+    '"derived" are those that follow from definitions.',
 )
 
 Test = tuple[str, str]

@@ -330,7 +330,8 @@ def test_ring_or_naive(alpha: float, transfer: float) -> None:
     """The ring of chunks beats the naive one iff N beta (1 - 2 / P) > alpha."""
     P = 8
     gain = seconds(P, "naive_ring", alpha, transfer) - seconds(P, "ring", alpha, transfer)
-    text = f"naive - ring, P = {P}, alpha {alpha:g}, N beta {transfer:g}: (P - 1) (N beta (1 - 2/P) - alpha)"
+    text = f"naive - ring, P = {P}, alpha {alpha:g}, N beta {transfer:g}"
+    text = f"{text}: (P - 1) (N beta (1 - 2/P) - alpha)"
     equal(text, (P - 1) * (transfer * (1 - 2 / P) - alpha), gain, source="derived")
 
 

@@ -38,8 +38,8 @@ def test_pause(name: str) -> None:
     merely paused.
     """
     crashing = every(replace(ALIKE, server_crashes=CRASHES), name)
-    same(f"{name}, checkpoint every update, three crashes = none, every optimiser", crashing, every(ALIKE, name),
-         source="derived")  # fmt: skip
+    text = f"{name}, checkpoint every update, three crashes = none, every optimiser"
+    same(text, crashing, every(ALIKE, name), source="derived")
 
 
 @pytest.mark.parametrize("name", TORCH)
@@ -47,8 +47,8 @@ def test_restore(name: str) -> None:
     """Weights and optimiser are those after 4 of 6 updates; the next gradient is that of the
     weights after 6.
     """
-    cluster = Cluster(workers=1, checkpoint=Checkpoint(every_updates=4),
-                      server_crashes=[ServerCrash(at=6.5, restore_seconds=0.2)])  # fmt: skip
+    crash = ServerCrash(at=6.5, restore_seconds=0.2)
+    cluster = Cluster(1, checkpoint=Checkpoint(every_updates=4), server_crashes=[crash])
     own = weights_after(cluster, method("async_ps", Rule(TORCH[name][0], lr=LR)), updates=12)
     task, saved = quadratic(), []
     weights = first_weights(task).requires_grad_()
@@ -62,8 +62,8 @@ def test_restore(name: str) -> None:
         optimizer.step()
         if update == 3:
             saved = [weights.detach().clone(), deepcopy(optimizer.state_dict())]
-    close(f"async_ps, {name}: crash after 6 updates, checkpoint after 4 = torch's, stored and loaded", own,
-          weights.detach(), source="torch.optim")  # fmt: skip
+    text = f"async_ps, {name}: crash after 6 updates, checkpoint after 4"
+    close(f"{text} = torch's, stored and loaded", own, weights.detach(), source="torch.optim")
 
 
 def test_shards() -> None:
@@ -115,13 +115,9 @@ def test_updates_since_a_checkpoint() -> None:
     N, uptime = 5, 1.0
     q = POISSON / (POISSON + 1 / uptime)
     expected = sum(j * q**j for j in range(N)) * (1 - q) / (1 - q**N)
-    text = f"updates lost by a crash: 4 a second, checkpoints every {N} updates, mean uptime {uptime:g} s"
-    mean_is(
-        text,
-        expected,
-        lost(Checkpoint(every_updates=N), uptime, 1200),
-        source="derived",
-        wrong=(N - 1) / 2,
-    )
-    text = f"updates lost by a crash: 4 a second, no checkpoint but the start, mean uptime {uptime:g} s"
-    mean_is(text, POISSON * uptime, lost(Checkpoint(), uptime, 400), source="derived")
+    text, end = "updates lost by a crash: 4 a second,", f"mean uptime {uptime:g} s"
+    found = lost(Checkpoint(every_updates=N), uptime, 1200)
+    often = f"{text} checkpoints every {N} updates, {end}"
+    mean_is(often, expected, found, source="derived", wrong=(N - 1) / 2)
+    never = f"{text} no checkpoint but the start, {end}"
+    mean_is(never, POISSON * uptime, lost(Checkpoint(), uptime, 400), source="derived")

@@ -136,18 +136,14 @@ def test_late_shares(tau: int, H: int) -> None:
     after it was pushed.
     """
     P, steps = 6, 20
-    mine = models(
-        on(ONE_PEER, P, latency=tau - 0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H
-    )
-    text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of (tau - 1/2) t_c: shares tau steps late"
-    close(text, mine, pushed_late(P, steps, tau, H), source=ASSRAN)
-    early = models(
-        on(ONE_PEER, P, latency=0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H
-    )
-    text = (
-        f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of t_c / 2: shares one step late"
-    )
-    close(text, early, pushed_late(P, steps, 1, H), source=ASSRAN)
+    text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of"
+    for latency, late, end in (
+        (tau - 0.5, tau, "(tau - 1/2) t_c: shares tau steps late"),
+        (0.5, 1, "t_c / 2: shares one step late"),
+    ):
+        cluster = on(ONE_PEER, P, latency=latency)
+        found = models(cluster, "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
+        close(f"{text} {end}", found, pushed_late(P, steps, late, H), source=ASSRAN)
 
 
 def pushed_late(P: int, steps: int, late: int, H: int) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -204,13 +205,15 @@ def test_members() -> None:
     for name in ("momentum", "adam", "adamw"):
         optimizer, _ = TORCH[name]
         for clip in (ClipNorm, ClipValue):
-            stop, seeds = Stop(updates=UPDATES), [0] * len(MEMBERS)
-            together = simulate(UNEVEN, method("async_ps", recipe(optimizer, clip, *columns)), single, stop=stop,
-                                learning_seeds=seeds).weights  # fmt: skip
-            alone = [weights_after(UNEVEN, method("async_ps", recipe(optimizer, clip, *member)), single)
-                     for member in MEMBERS]  # fmt: skip
-            same(f"{name} with {clip.__name__}: an ensemble = single runs", together, torch.cat(alone),
-                 source="identity")  # fmt: skip
+            algorithm = method("async_ps", recipe(optimizer, clip, *columns))
+            more = {"stop": Stop(updates=UPDATES), "learning_seeds": [0] * len(MEMBERS)}
+            together = simulate(UNEVEN, algorithm, single, **more).weights
+            alone = [
+                weights_after(UNEVEN, method("async_ps", recipe(optimizer, clip, *member)), single)
+                for member in MEMBERS
+            ]
+            text = f"{name} with {clip.__name__}: an ensemble = single runs"
+            same(text, together, torch.cat(alone), source="identity")
 
 
 def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> Tensor:
@@ -266,9 +269,9 @@ def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float
     rule = Rule(SGD(momentum=0.9), 0.1, schedule, clip=ClipNorm(1.0), weight_decay=5e-4)
     mine = weights_after(ONE, method("delayed", rule), task, updates=steps)
     its = module_loop(task, network.build((1, 28, 28), 10), rule, steps)
-    name = type(network).__name__
-    same(f"{name}, {steps} steps, {str(dtype).removeprefix('torch.')} = a loop in PyTorch", mine, its,
-         source=TORCHS, rtol=rtol)  # fmt: skip
+    name, precision = type(network).__name__, str(dtype).removeprefix("torch.")
+    text = f"{name}, {steps} steps, {precision} = a loop in PyTorch"
+    same(text, mine, its, source=TORCHS, rtol=rtol)
 
 
 def test_augmented_training_loop() -> None:
@@ -315,21 +318,21 @@ def test_dropout() -> None:
     of the inputs.
     """
     p, data = 0.3, synthetic(samples=6, features=4, classes=3)
-    task = Supervised(lambda shape, classes: nn.Sequential(nn.Dropout(p), nn.Linear(4, 3, bias=False)), data, 6,
-                      loss=SquaredLoss(), dtype=torch.float64, backend="vmap", device="cpu")  # fmt: skip
-    batches, weights = batches_of(task), first_weights(task)
-    found = task.gradients(weights.expand(4000, 1, -1), [next(batches) for _ in range(4000)])[0][
-        :, 0
-    ]
-    x, w, units = (
-        data.train_x.double(),
-        weights.view(3, 4),
-        torch.eye(3, dtype=torch.float64)[data.train_y],
-    )
+
+    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Dropout(p), nn.Linear(4, 3, bias=False))
+
+    settings: dict[str, Any] = {"dtype": torch.float64, "backend": "vmap", "device": "cpu"}
+    task = Supervised(build, data, 6, loss=SquaredLoss(), **settings)
+    weights, batches = first_weights(task), list(islice(batches_of(task), 4000))
+    gradients, _ = task.gradients(weights.expand(4000, 1, -1), batches)
+    x, w = data.train_x.double(), weights.view(3, 4)
+    units = torch.eye(3, dtype=torch.float64)[data.train_y]
     without = float(((x @ w.T - units) * (x @ w.T)).sum(1).mean())
     ridge = p / (1 - p) * float((w.square() @ x.T.square()).sum(0).mean())
-    mean_is("mean of W . gradient: (W x - t) . W x + p / (1 - p) sum_j x_j^2 W_j . W_j", without + ridge,
-            found @ weights[0], source="Srivastava et al. (2014)", wrong=without)  # fmt: skip
+    text = "mean of W . gradient: (W x - t) . W x + p / (1 - p) sum_j x_j^2 W_j . W_j"
+    found = gradients[:, 0] @ weights[0]
+    mean_is(text, without + ridge, found, source="Srivastava et al. (2014)", wrong=without)
 
 
 def test_every_clip_has_statements() -> None:

@@ -29,7 +29,7 @@ def fails(state, *given, **named):
         state("", *given, source="", **named)
 
 
-def test_an_identity_is_of_every_bit_and_arithmetic_is_to_rounding():
+def test_identity_is_exact_and_arithmetic_to_rounding():
     same("", ONES, ONES.clone(), source="")
     fails(same, ONES, NEARLY)
     close("", ONES, NEARLY, source="")
@@ -40,13 +40,13 @@ def test_an_identity_is_of_every_bit_and_arithmetic_is_to_rounding():
 
 
 @pytest.mark.parametrize("other", [NANS, torch.ones(2, 2)])
-def test_what_cannot_be_compared_is_infinitely_different(other):
+def test_incomparable_models_differ_infinitely(other):
     assert difference(ONES, other) == math.inf
     fails(same, ONES, other)
     fails(close, NANS, NANS)
 
 
-def test_a_tolerance_is_the_samples_own_standard_error():
+def test_tolerance_is_standard_error_of_samples():
     samples = np.random.default_rng(0).normal(5.0, 2.0, 400)
     mean_is("", 5.0, samples, source="")
     (statement,) = statements.made
@@ -54,14 +54,14 @@ def test_a_tolerance_is_the_samples_own_standard_error():
     fails(mean_is, 5.0 + 2 * statement.tolerance, samples)
 
 
-def test_a_measurement_that_cannot_tell_the_right_from_the_wrong_proves_nothing():
+def test_wrong_value_within_tolerance_fails():
     samples = np.random.default_rng(0).normal(5.0, 2.0, 400)
     mean_is("", 5.0, samples, source="", wrong=6.0)
     fails(mean_is, 5.0, samples, wrong=5.1)
     fails(equal, 5.0, 5.0, wrong=5.0)
 
 
-def test_of_several_numbers_the_one_furthest_off_is_measured():
+def test_worst_of_several_numbers_is_measured():
     equal("", 2.0, [2.0, 2.0 + 1e-12], source="")
     fails(equal, 2.0, [[2.0, 1.5], [2.1, 2.0]])
     assert statements.made[-1].measured == 1.5
@@ -71,7 +71,7 @@ def test_of_several_numbers_the_one_furthest_off_is_measured():
     fails(at_most, 2.0, [1.0, 2.1])
 
 
-def test_batch_means_know_that_neighbours_are_alike():
+def test_batch_means_allow_for_correlation():
     steps = np.random.default_rng(0).normal(0.0, 1.0, 5000)
     correlated = np.convolve(steps, np.ones(20), "valid")
     mean_is("", 0.0, batch_means(correlated, 50), source="")

@@ -210,7 +210,7 @@ def test_replayed_times(tmp_path: Path) -> None:
 
 
 def replayed_seconds(seconds: np.ndarray, file: Path) -> float:
-    """The time of all-reduce steps whose compute times `seconds` `(workers, steps)` are replayed."""
+    """The time of all-reduce steps that replay compute times `(workers, steps)`."""
     workers, steps = seconds.shape
     rows = [f"{rank},{time}\n" for rank in range(workers) for time in seconds[rank].tolist()]
     file.write_text("worker,seconds\n" + "".join(rows))

@@ -71,7 +71,7 @@ def random_network(rng):
 @pytest.mark.parametrize(
     "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 100))]
 )
-def test_a_random_convolutional_network_s_gradient_and_outputs_are_autograd_s(seed):
+def test_random_networks_have_gradients_of_autograd(seed):
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
