@@ -1,4 +1,4 @@
-"""Every partition deals the whole set, to nobody nothing, and as unevenly as it says."""
+"""Partitions split the whole set, leave no worker empty, and are as uneven as asked."""
 
 import numpy as np
 import pytest

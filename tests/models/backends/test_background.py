@@ -1,6 +1,4 @@
-"""Gradients in the background are those of a call that waits, whoever computes them and whenever
-they are asked for.
-"""
+"""Gradients in the background are those of a call that waits, in any thread and order."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +17,7 @@ ROWS = 4
 
 
 class Jobs:
-    """Jobs that note who computes them, and begin in the one thread only when they are told to."""
+    """Jobs that note their thread, and begin in the one thread only after `begin` is set."""
 
     def __init__(self, wrong=None, members=1):
         self.by, self.begin, self.began, self.wrong = (

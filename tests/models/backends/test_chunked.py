@@ -35,7 +35,7 @@ class Echo:
 
 
 class Gauge:
-    """The memory that the echo takes, and what is said to be free."""
+    """The memory that the echo takes, and the free memory that it reports."""
 
     def __init__(self, echo, free):
         self.echo, self.stated, self.asked, self.released = echo, free, 0, 0
@@ -53,7 +53,7 @@ class Gauge:
 
 
 def ask(chunked, models):
-    """A call for so many models, whose answer is checked."""
+    """Make a call for a number of models, and check its answer."""
     weights = torch.arange(models * PARAMS, dtype=torch.float64).reshape(models, PARAMS)
     index = torch.arange(models * BATCH).reshape(models, BATCH)
     gradients, losses = chunked.gradients(weights, torch.zeros(1), torch.zeros(1), index)

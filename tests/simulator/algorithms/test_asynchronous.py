@@ -109,7 +109,7 @@ def test_replica_has_own_optimiser_and_schedule_of_cluster():
 
 @pytest.mark.parametrize(("n", "n_push"), [(1, 1), (3, 1), (4, 2)])
 def test_barrier_makes_all_workers_read_same_weights(n, n_push):
-    """Round r of n P mini-batches begins at version r n P / n_push for everyone, and nobody reads
+    """Round r of n P mini-batches begins at version r n P / n_push for all workers, and none reads
     across it.
     """
     P, rounds = 4, 30
@@ -126,7 +126,7 @@ def test_barrier_makes_all_workers_read_same_weights(n, n_push):
 
 
 def test_barriers_count_from_end_of_warm_start():
-    """What worker 0 did alone puts it ahead of nobody."""
+    """Updates of the warm start count for no barrier."""
     W, n, P = 40, 5, 4
     rows = run(UNEVEN, Downpour(Rule(lr=LR), warm_start=W, sync_every=n), updates=W + 100).updates
     taken = np.bincount(rows["worker"][W + 1 :], minlength=P)

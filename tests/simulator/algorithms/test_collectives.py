@@ -1,4 +1,4 @@
-"""Collectives: everybody's sum, the messages that carry it, and the seconds that it takes."""
+"""Collectives: the sum at all nodes, its messages, and the seconds that it takes."""
 
 import itertools
 import math
@@ -22,8 +22,8 @@ N, BETA, ALPHA = 12.0, 0.1, 0.25
 
 @dataclass(frozen=True)
 class Rounds(Algorithm):
-    """Nodes that compute, add up what they have, and go on; nobody changes the model, nor asks for
-    a value.
+    """Nodes that compute, add up their gradients, and go on; none changes the model or asks for a
+    value.
     """
 
     topology: ClassVar[Topology] = Complete()
@@ -198,9 +198,7 @@ def test_first_use_of_sum_evaluates_all_gradients(name):
 
 @every
 def test_nodes_share_sums_that_they_pass_on(name):
-    """As many additions as the collective is said to make: what a message brings is not made
-    again.
-    """
+    """A sum that a message brings is not computed again."""
     P, params = 8, 64
     rounds, counted = Rounds(name), Counter()
     simulate(Cluster(workers=P), rounds, Quadratic(dim=params), stop=Stop(updates=1))

@@ -113,8 +113,8 @@ def test_overlapped_gradient_is_that_before_average():
 @PAIRWISE
 @pytest.mark.parametrize("down", [(1,), (1, 3), (1, 3, 5), (0, 4)])
 def test_nodes_go_on_where_neighbours_are_down(down, method):
-    """Everybody who is up goes on: an active node at 1 s and two messages of 0.45 s a step at the
-    most.
+    """Every node that is up goes on: an active node takes at most 1 s and two messages of 0.45 s a
+    step.
     """
     crashes = [Crash(worker=rank, at=10.3) for rank in down]
     cluster = on(Ring(), 6, Constant(1.0), slowdowns=crashes)

@@ -152,7 +152,7 @@ def test_slices_spread_over_all_shards(S):
     """
     P, alpha, size, bandwidth = 8, 0.125, 3.0, 12.0
     network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, sharing="fifo")
-    # whoever read first, all end alike
+    # the order of the reads does not matter: all end at once
     asleep = [Window(rank, factor=1e12, start=0.0, end=50.0) for rank in range(P)]
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network, slowdowns=asleep)
     time = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=1)).progress.time

@@ -1,6 +1,4 @@
-"""Servers that crash and return from a checkpoint: weights, what is lost, who asks again, and that
-nobody hangs.
-"""
+"""Servers that crash and return from a checkpoint: lost updates, lost messages, and no deadlock."""
 
 from dataclasses import replace
 

@@ -60,7 +60,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupt(run: Run, after: int, start: Snapshot | None = None) -> Snapshot:
-    """The snapshot after so many updates, at which the run is interrupted."""
+    """The snapshot after `after` updates, at which the run is interrupted."""
     taken: list[Snapshot] = []
 
     def save(snapshot: Snapshot) -> None:

@@ -238,10 +238,10 @@ def test_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
     name, how = BROKEN[broken]
     with pytest.raises(AssertionError) as failure:
         check_algorithm(broken, updates=20)
-    said = str(failure.value)
-    assert said.startswith(f"{name}: ")
-    assert how in said
-    assert "Look for" in said
+    text = str(failure.value)
+    assert text.startswith(f"{name}: ")
+    assert how in text
+    assert "Look for" in text
 
 
 @pytest.mark.parametrize(

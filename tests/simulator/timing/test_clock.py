@@ -22,11 +22,11 @@ PLANS = st.recursive(
 )
 
 
-def told(env, run, plan):
+def events_of(env, run, plan):
     """The (time, name) of every event of a tree of them, each of which schedules its branches when
     it happens.
     """
-    heard = []
+    happened = []
 
     def plant(branches, name):
         for number, (delay, priority, inner) in enumerate(branches):
@@ -36,19 +36,19 @@ def told(env, run, plan):
             env.schedule(event, priority, delay)
 
     def happen(inner, name):
-        heard.append((env.now, name))
+        happened.append((env.now, name))
         plant(inner, name)
 
     plant(plan, ())
     run(env)
-    return heard
+    return happened
 
 
 @given(PLANS)
 def test_events_happen_in_order_of_simpy(plan):
     """The queue of the instant changes no order."""
-    expected = told(simpy.Environment(), simpy.Environment.run, plan)
-    assert told(Clock(), Clock.run_to_end, plan) == expected
+    expected = events_of(simpy.Environment(), simpy.Environment.run, plan)
+    assert events_of(Clock(), Clock.run_to_end, plan) == expected
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "sgp", "all_reduce", "dpsgd"])

@@ -167,7 +167,7 @@ def workers(law, many, seed=1):
 
 
 def test_mean_of_machine_comes_from_own_stream():
-    """Another worker, or another number of them, moves nobody."""
+    """More workers leave the means of the others as they were."""
     law = TwoLevelGamma(2.0, 0.5, 0.1)
     few, many = ([durations.next() for durations in workers(law, P)] for P in (3, 8))
     assert few == many[:3]
