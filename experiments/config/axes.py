@@ -25,12 +25,13 @@ from laggard.experiments.config.search import draw_settings
 MAX_MODELS = 100_000
 """Members of all runs of a grid, unless `sweep.most` sets another limit."""
 COLUMNS = {
-    "run", "name", "experiment", "seed", "member", "value", "number", "followed", "never", "diverged", "diverged_at",
-    "status", "laggard", "time", "updates", "samples", "epoch", "epochs", "train_loss", "test_loss", "test_accuracy",
-    "accuracy", "loss", "consensus", "time_to_target", "training_loss", "consensus_distance", "virtual_time",
-    "mean_staleness", "max_staleness", "worker", "target", "started", "computed", "version_read", "version",
-    "staleness", "mixings", "arrived", "node", "computing", "sending", "waiting", "down", "distance", "weight",
-    "server", "back", "lost", "sender", "receiver", "sent", "bytes", "content", "gradients", "gradient",
+    "run", "name", "experiment", "seed", "member", "value", "number", "followed", "never",
+    "diverged", "diverged_at", "status", "laggard", "time", "updates", "samples", "epoch", "epochs",
+    "train_loss", "test_loss", "test_accuracy", "accuracy", "loss", "consensus", "time_to_target",
+    "training_loss", "consensus_distance", "virtual_time", "mean_staleness", "max_staleness",
+    "worker", "target", "started", "computed", "version_read", "version", "staleness", "mixings",
+    "arrived", "node", "computing", "sending", "waiting", "down", "distance", "weight", "server",
+    "back", "lost", "sender", "receiver", "sent", "bytes", "content", "gradients", "gradient",
 }  # fmt: skip
 """Names, with _ for spaces, that no axis of variants may have: columns of tables and figures."""
 

@@ -49,7 +49,7 @@ class NetworkPart(Part):
 
 
 Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-SPEED = "of a worker (operations/s): the law, usually of mean 1, multiplies the time of the network's operations"
+SPEED = "of a worker (operations/s): the law, usually of mean 1, multiplies the operations' time"
 
 
 ServerCrashPart: Any = part(ServerCrash, uptime=(SecondsOrNull, None))

@@ -107,7 +107,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A text in one line, in which line breaks, escapes and other control characters are spelt out.
+    r"""A text in one line, with line breaks, escapes and other control characters spelt out.
 
     Example:
         >>> print(printable("two\nlines, \x1b[31mred"))

@@ -74,7 +74,7 @@ def is_from_result(info: ValidationInfo) -> bool:
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes in order of name."""
+    """SHA-256 of a file in hexadecimal; of a folder, that of its files' hashes in order of name."""
     if path.is_dir():
         hashes = [hash_of(file) for file in sorted(path.iterdir()) if file.is_file()]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

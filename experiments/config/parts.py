@@ -63,7 +63,7 @@ class NamedChoice:
         kind: type,
         **shape: Any,
     ) -> "NamedChoice":
-        """The choice among the entries of a table, each a `kind`; `shape` are arguments of `part`."""
+        """The choice among the entries of a table, each a `kind`; `shape` goes to `part`."""
         parts = {name: part(recipe, tag, name, **shape) for name, recipe in table.items()}
         return cls(tag, parts, default, {kind: shape})
 

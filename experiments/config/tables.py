@@ -191,8 +191,8 @@ def _sample(worker: str, sample: str) -> tuple[int, int]:
 class PartitionTable:
     """The samples of each worker, from a table with a row for each worker and sample.
 
-    A sample may be at several workers, or at none, and is then never trained on. Samples count from 0
-    in the order of the training set, which for files is that of the file.
+    A sample may be at several workers, or at none, and is then never trained on. Samples count from
+    0 in the order of the training set, which for files is that of the file.
 
     Attributes:
         file: CSV or Parquet with the columns `worker` and `sample`: ranks, and places in the
