@@ -96,6 +96,12 @@ def test_impossible_target_is_refused(results, target, make):
         make(results, target=target)
 
 
+def test_single_key_needs_no_list(results):
+    sync = results.where(method="sync")
+    listed = sync.table(rows=["learning.lr"], value=["accuracy"])
+    assert sync.table(rows="learning.lr", value="accuracy").equals(listed)
+
+
 @pytest.mark.parametrize("given", [{"by": "accuracy"}, {"select_seeds": [0]}])
 def test_criterion_without_best_is_refused(results, given):
     with pytest.raises(ValueError, match="by, select_seeds: "):
