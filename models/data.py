@@ -27,8 +27,8 @@ class DataMissingError(OSError):
 class Dataset:
     """A training set and a test set: inputs `(samples, ...)` and labels `(samples,)`.
 
-    A mini-batch is a tensor of indices. Labels of texts are `(samples, positions)`. Images have mean
-    0 and deviation 1, except those of `femnist`.
+    A mini-batch is a tensor of indices. Labels of texts are `(samples, positions)`. Images have
+    mean 0 and deviation 1, except those of `femnist`.
 
     Attributes:
         writers: the writer of each training sample, `(samples,)` of 0, 1, ...; None if unknown.

@@ -53,7 +53,7 @@ class Samples(NamedTuple):
 def libsvm(
     file: str, test_file: str | None = None, test_share: float = 0.2, seed: int = 0
 ) -> Dataset:
-    """Rows of sparse features with a label each, such as a9a, w8a and rcv1 of the libsvm collection.
+    """Rows of sparse features with a label each, such as a9a and rcv1 of the libsvm collection.
 
     Inputs become dense, at most 10^9 numbers, and are not scaled. Labels are whole numbers, which
     in increasing order become the classes 0, 1, ... The test set is `test_file`, or else
@@ -93,7 +93,7 @@ def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Datase
 
 
 def femnist(file: str, test_file: str) -> Dataset:
-    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with their writers, from LEAF.
+    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with writers, from LEAF.
 
     Pixels are LEAF's, from 0 for ink to 1 for paper. `partition: by_writer` gives each writer to
     one worker.

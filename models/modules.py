@@ -214,7 +214,7 @@ SPATIAL: dict[type[nn.Module], int] = {
 
 
 def key_of(drawn: Tensor) -> Tensor:
-    """The key `()` of a mini-batch from its samples' draws `(batch,)`; it depends on their order."""
+    """The key `()` of a mini-batch from its samples' draws `(batch,)`, in their order."""
     return split_mix(drawn, len(drawn)).sum()
 
 

@@ -136,7 +136,7 @@ class MLP:
 
 @dataclass(frozen=True)
 class Logistic:
-    """Multinomial logistic regression: one linear layer on the flattened input, a convex problem."""
+    """Multinomial logistic regression: one linear layer on the flattened input; convex."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh layer from inputs `(batch, *shape)` to logits `(batch, classes)`."""

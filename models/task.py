@@ -186,7 +186,7 @@ class Supervised:
     def hessian_products(
         self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]
     ) -> Tensor:
-        """Products of the losses' Hessians at `weights` `(k, ensemble, params)` with `directions`."""
+        """Products of losses' Hessians at `weights` `(k, ensemble, params)` with `directions`."""
         rows, index = weights.flatten(0, 1), self._indices(weights, batches)
         module = with_draws(self._module(seed=0)).to(self.device, self.dtype)
         autograd = Batched(module, self._loss)

@@ -143,7 +143,7 @@ class Pieces:
         self._seen = 0  # the largest piece that has fitted: no need to check smaller ones
 
     def run(self, count: int, piece: Callable[[slice], T], first: Callable[[slice], T]) -> list[T]:
-        """The results of `piece` for `count` rows, in order; `first` makes the first measured piece.
+        """The results of `piece` for `count` rows, in order; `first` makes the measured piece.
 
         Raises:
             torch.OutOfMemoryError: not even one model fits.

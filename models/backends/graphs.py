@@ -68,7 +68,7 @@ def _record_call(
     index: Tensor,
     pool: Any,
 ) -> Callable[[Tensor, Tensor], CallResults]:
-    """Record a backend's gradients of `size` models on `x` and `y`, as a function of weights, indices.
+    """Record a backend's gradients of `size` models on `x` and `y`, of weights and indices.
 
     Every call overwrites the same memory, and returns a copy.
     """

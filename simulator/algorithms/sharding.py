@@ -100,7 +100,7 @@ class Shards:
         return self.model()
 
     def await_slices(self, layer: int, slices: int) -> Generator[Event, Any, None]:
-        """Wait for `slices` messages with tag `layer` of every shard; some of them have the model."""
+        """Wait for `slices` messages with tag `layer` of every shard; some have the model."""
         for _ in range(slices * len(self._parts)):
             shard, model = yield self._node.receive(layer)
             if model is not None:

@@ -170,7 +170,7 @@ class Carriage:
     def make_passes(
         self, weights: "Tensor", micro_batches: int, warm_up: int
     ) -> Generator[Event, Any, list[GradientPromise]]:
-        """Make the passes of M `micro_batches` at `weights`; return the stage's pieces of gradients.
+        """Make the passes of M `micro_batches` at `weights`; return the gradients' pieces.
 
         `warm_up` forward passes come first, then forward and backward passes in turn.
         """

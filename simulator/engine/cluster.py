@@ -168,7 +168,7 @@ class Cluster(Settings):
             self._check_shard(shard, indices)
 
     def _check_shard(self, shard: int, indices: Sequence[int]) -> None:
-        """Refuse crashes of one shard, all at given moments, before its return from the last one."""
+        """Refuse crashes of one shard before its return from the last one."""
         crashes = [(self.server_crashes[index].first, index) for index in indices]
         for (at, before), (next_at, index) in pairwise(sorted(crashes)):
             back = at + self.server_crashes[before].restore_seconds

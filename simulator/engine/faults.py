@@ -15,7 +15,7 @@ from laggard.simulator.timing.slowdowns import Crash
 
 
 class Roles:
-    """The roles of one node, as processes of the clock; a crash ends them, a return restarts them."""
+    """The roles of one node as processes; a crash ends them, a return restarts them."""
 
     __slots__ = ("_env", "_node", "_processes", "_roles")
 

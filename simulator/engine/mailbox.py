@@ -75,7 +75,7 @@ class Mailbox:
     def forget(self, receive: Receive) -> None:
         """Withdraw `receive`; a message that it has taken goes to the next receive.
 
-        That is one that waits already, or a later one. A crash may have cleared the receives before.
+        That is one that waits already, or a later one. A crash may have cleared the receives.
         """
         message, tag = receive.message, receive.tag
         another_waits = self.first is not None

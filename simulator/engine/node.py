@@ -65,7 +65,7 @@ class Node(Protocol):
     def compute(
         self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
     ) -> Work:
-        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient`.
+        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with a `Gradient`.
 
         Its staleness counts the updates of the owner of `weights` since they were read.
 

@@ -81,7 +81,7 @@ class Round:
         self.nodes = [Participant(env) for _ in range(workers)]
 
     def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
-        """Let node `rank` join with `value` at `time`, scheduled at `since`; it computes until `due`."""
+        """Let node `rank` join with `value` at `time`, scheduled at `since`; busy to `due`."""
         if due > time:
             if self.busy is None:
                 self.busy = np.zeros(len(self.nodes))
@@ -156,7 +156,7 @@ class Rounds:
         tag: Hashable,
         gradient: Any = None,
     ) -> Participant:
-        """Let node `rank` join round `tag` with `value`; fires with the result `(ensemble, params)`.
+        """Let node `rank` join round `tag` with `value`; fires with the result.
 
         `gradient` is the one of which `value` is a part, where it is not all of it.
         """

@@ -23,7 +23,7 @@ from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 
 def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
-    """The class of node `rank`: `Machine` unless messages cost servers time, or updates a drawn one.
+    """The class of node `rank`: `Machine` unless messages take time, or updates a drawn time.
 
     Without servers, clients behave like machines.
     """

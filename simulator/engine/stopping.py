@@ -87,7 +87,7 @@ class Evaluate(Settings):
             object.__setattr__(self, "every_epochs", 1.0)
 
     def period(self, progress: RunProgress) -> int:
-        """The number of whole periods passed, of updates or epochs; 0 where seconds are the axis."""
+        """The number of whole periods of updates or epochs; 0 where seconds are the axis."""
         if self.every_updates is not None:
             return math.floor(progress.updates / self.every_updates + 1e-9)
         if self.every_epochs is not None:

@@ -116,7 +116,7 @@ class GradientPool:
             call.cancel()
 
     def withdraw(self, gradient: Gradient) -> None:
-        """Remove a gradient with a final status, whose value is not needed, from those in flight."""
+        """Remove a gradient with a final status from those in flight: its value is not needed."""
         if gradient in self._pending:
             del self._pending[gradient]
         elif gradient.status != APPLIED:

@@ -53,7 +53,7 @@ class BackgroundCall(Protocol):
     """A call of `Task.gradients` that is computed in the background."""
 
     def result(self, number: int) -> "tuple[Tensor, Tensor]":
-        """Wait for gradient `number` of the call, `(ensemble, params)`, and losses `(ensemble,)`."""
+        """Wait for gradient `number`, `(ensemble, params)`, and its losses `(ensemble,)`."""
         ...
 
     def cancel(self) -> None:

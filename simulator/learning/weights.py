@@ -59,8 +59,8 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
 def total(values: "Sequence[Tensor]") -> "Tensor":
     """The sum of gradients or models `(ensemble, params)`, added in their order.
 
-    Not over a stack of them: the last bits of such a sum depend on its width, so that a member of an
-    ensemble would differ from a run of its own.
+    Not over a stack of them: the last bits of such a sum depend on its width, so that a member of
+    an ensemble would differ from a single run.
     """
     return reduce(add, values)
 
@@ -73,7 +73,7 @@ def mean(values: "Sequence[Tensor]") -> "Tensor":
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":
-    """A model `(ensemble, params)` from its slices, in order; several values of one are averaged."""
+    """A model `(ensemble, params)` from its slices; several values of one are averaged."""
     import torch
 
     values: dict[tuple[int, int], list[Tensor]] = {}

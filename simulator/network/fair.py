@@ -80,7 +80,7 @@ class MaxMin:
             self._remove(flow)
         for flow in sorted(done, key=lambda flow: flow.number):
             flow.passed(0.0)
-        # After ends the timer fires once more in this instant: messages that these cause come first.
+        # After ends the timer fires once more in this instant, after messages that these cause.
         if self._touched and not done:
             self._rate()
         self._rest()
@@ -195,7 +195,7 @@ class FairSharing:
         return flow
 
     def _star(self, link: Link) -> ProcessorSharingStar:
-        """The star at `link`, made once: it and its timer are a cycle, which is expensive to free."""
+        """The star at `link`, made once: it and its timer are a cycle, expensive to free."""
         if link not in self._stars:
             self._stars[link] = ProcessorSharingStar(self._env, link)
         return self._stars[link]

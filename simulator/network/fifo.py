@@ -48,7 +48,7 @@ class FifoSharing:
             self._env.cancel(flow.timer)
 
     def _enter(self, flow: Queued, hop: int, tail: float) -> None:
-        """Serve `flow` at link `hop`, whose head is there; the tail left the link before at `tail`."""
+        """Serve `flow` at link `hop`; its tail left the link before at `tail`."""
         now, link = self._env.now, flow.route[hop]
         flow.timer = None
         begin = max(now, link.free)

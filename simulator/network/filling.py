@@ -14,8 +14,8 @@ Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LEFT, RATE, SINCE, END, SIZE = range(5)
-"""The columns of `table`: bytes left at a moment, bytes per second since then, that moment, the end,
-all bytes.
+"""The columns of `table`: bytes left at a moment, bytes per second since then, that moment, the
+end, all bytes.
 """
 
 

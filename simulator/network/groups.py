@@ -106,7 +106,7 @@ class Groups(Settings):
                 yield f"trunks.{index}.switches.{place}", switch, trunk.to, trunk
 
     def check(self, network: "Network", workers: int) -> None:
-        """Raise `InvalidSettingError` where groups or trunks do not fit, or do not join all groups."""
+        """Raise `InvalidSettingError` where groups or trunks do not fit."""
         if network.wiring != "cards":
             expected = "cards beside groups, whose trunks join cards"
             raise InvalidSettingError("Network", "wiring", expected, network.wiring)

@@ -202,10 +202,10 @@ def rotate(
 ) -> tuple[list[Finish], Tally]:
     """As `follow` and `finishes`, for steps from each node to the next over equal links.
 
-    There are at least P - 1 steps. Node `last`, which is ready last, at `start`, determines the time
-    of one more node after it in every step. So all end at max_i t_i(0) + the seconds of all steps:
-    2 (P - 1) c for a ring of chunks. In that instant the node before `last` goes on first, then the
-    one before that, and so on round to `last` itself.
+    There are at least P - 1 steps. Node `last`, which is ready last, at `start`, determines the
+    time of one more node after it in every step. So all end at max_i t_i(0) + the seconds of all
+    steps: 2 (P - 1) c for a ring of chunks. In that instant the node before `last` goes on first,
+    then the one before that, and so on round to `last` itself.
     """
     sending = 0.0
     for (step,) in steps:

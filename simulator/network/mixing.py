@@ -46,8 +46,8 @@ def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: 
 def metropolis(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
     """Two neighbours weight each other with 1 / (1 + the greater of their degrees).
 
-    The rest is a node's own. Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the
-    same.
+    The rest is a node's own. Symmetric and doubly stochastic on every undirected graph; `uniform`
+    where all degrees are the same.
 
     Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
     """

@@ -134,9 +134,9 @@ class NestedFairSharing(FairSharing):
     """As `FairSharing`, for messages over several shared links: a rack's trunk and a server's card.
 
     With b_l the bandwidth of link l: if all messages over link m also cross link l, and b_l <= b_m,
-    then m never limits them before l does. So messages that all cross l form a star at l where every
-    other link that they share is as fast and carries no others, as the trunks of racks on the way to
-    a server's card.
+    then m never limits them before l does. So messages that all cross l form a star at l where
+    every other link that they share is as fast and carries no others, as the trunks of racks on the
+    way to a server's card.
 
     Messages outside stars, as between random racks, are in a `CompiledMaxMin` from the first
     solution on that changes many rates.

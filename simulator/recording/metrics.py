@@ -211,7 +211,7 @@ class Learning:
         self._losses, self._moments = [], []
 
     def _mark(self, finite: Tensor, updates: float, time: float) -> None:
-        """Record the divergence of members that are not `finite` `(ensemble,)`: the first counts."""
+        """Record the first divergence of members that are not `finite` `(ensemble,)`."""
         for member in (~finite).nonzero().flatten().tolist():
             if self._diverged[member].isnan().any():
                 self._diverged[member] = torch.tensor([updates, time], dtype=torch.float64)

@@ -72,7 +72,7 @@ class Verb(Slotted):
 
 
 def with_list(event: Event) -> Event:
-    """`event`, whose callbacks are a list from now on if it has not fired, for SimPy's conditions."""
+    """`event`, with its callbacks as a list if it has not fired, for SimPy's conditions."""
     if isinstance(event, Verb) and isinstance(event.callbacks, tuple):
         callbacks = list(event.callbacks)
         if event.role is not None:

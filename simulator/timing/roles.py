@@ -54,7 +54,7 @@ class RoleProcess(Process):
         self.resume(event._value)
 
     def _end(self, error: Exception) -> None:
-        """End like the role: it returned, raised `error`, or yielded something else than an event."""
+        """End like the role: it returned, raised `error`, or yielded no event."""
         self._ok, self._value = isinstance(error, StopIteration), error
         # An AttributeError while the generator has a frame is not its own: `callbacks` is missing.
         if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:

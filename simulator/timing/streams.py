@@ -36,7 +36,7 @@ class StoredStream:
         self._shared, self._state = shared, words(stream(seed, purpose, rank))
 
     def draw(self, draws: Callable[[np.random.Generator], Drawn]) -> Drawn:
-        """The result of `draws(generator)`; the generator has the stream's state in this call only."""
+        """The result of `draws(generator)`, which has the stream's state in this call only."""
         state, increment, has_uint32, uinteger = self._state
         self._shared.bit_generator.state = {
             "bit_generator": "PCG64",

@@ -29,7 +29,9 @@ from numba import njit
 
 compiled = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy")
 inlined = njit(inline="always")
-entry = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED)
+entry = njit(
+    nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED
+)
 """
 DECORATORS = {
     "differentiate": "@entry",

@@ -88,7 +88,8 @@ def convolution_forward(number: int, conv: Convolution) -> Iterator[str]:
     yield f"            for c in range({conv.inputs}):"
     for t in range(conv.together):
         for k in range(conv.area):
-            yield f"                w{t}_{k} = w[((o + {t}) * {conv.inputs} + c) * {conv.area} + {k}]"
+            place = f"((o + {t}) * {conv.inputs} + c) * {conv.area} + {k}"
+            yield f"                w{t}_{k} = w[{place}]"
     for wide, columns in _blocks(conv.across, 2 if conv.pools else PLACES):
         yield f"                for j in {columns}:"
         yield f"                    xs = ((c * {conv.height} + i) * {conv.width} + j) * {SAMPLES}"
@@ -152,9 +153,8 @@ def convolution_backward(number: int, conv: Convolution) -> Iterator[str]:
     chunks = -(-conv.across // GRADIENTS)
     for wide, columns in _blocks(conv.across, -(-conv.across // chunks)):
         yield f"                    for j in {columns}:"
-        yield (
-            f"                        xs = ((c * {conv.height} + i + p) * {conv.width} + j) * {SAMPLES}"
-        )
+        row = f"(c * {conv.height} + i + p)"
+        yield f"                        xs = ({row} * {conv.width} + j) * {SAMPLES}"
         yield f"                        gs = {channel} + (i * {conv.across} + j) * {SAMPLES}"
         yield f"                        to = p * {conv.wide * SAMPLES}"
         yield f"                        for b in range({SAMPLES}):"

@@ -46,7 +46,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step(Settings):
-    """`factor` times the learning rate after every `every` updates or epochs, or after each in `at`.
+    """`factor` times the learning rate after every `every` updates or epochs, or each in `at`.
 
     factor^floor(progress / every), or factor^n where n numbers in `at` are at most the progress.
 

@@ -21,7 +21,7 @@ class Peers(Settings):
         raise NotImplementedError
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
-        """The workers to which `rank` sends at `step`, in any order; itself and repeats drop out."""
+        """The workers to which `rank` sends at `step`; itself and repeats drop out."""
         return [rank + hop for hop in self.hops(step, workers)]
 
     def joins(self, sender: int, receiver: int, workers: int) -> bool:

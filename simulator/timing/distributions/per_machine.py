@@ -70,7 +70,7 @@ class Trace(Settings):
             `worker`.
         worker: the name of the column of ranks, or `columns` where each worker has a column. Every
             worker then uses the rows of its own rank alone, and each rank must have some. Names of
-            workers are ranked in natural order. Columns named `worker0`, `worker1`, ... need no key.
+            workers are ranked in natural order. Columns `worker0`, `worker1`, ... need no key.
         order: `sequential`, every worker goes through its rows cyclically from a random one;
             `replay`, the same from the first one; or `bootstrap`, rows at random.
         unit: of the column: s, ms, us or ns. By default the one that its name ends with, as in
