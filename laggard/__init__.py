@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # `name as name` exports a name to type checkers
     from laggard.experiments.results.results import load_results as load_results
     from laggard.experiments.running.run import run as run
     from laggard.experiments.running.sweep import sweep as sweep
+    from laggard.models import Dataset as Dataset
     from laggard.models import LeNet5 as LeNet5
     from laggard.models import Quadratic as Quadratic
     from laggard.models import Supervised as Supervised
@@ -37,7 +38,7 @@ MODULES = {
     ".experiments.results.results": ("Results", "load_results"),
     ".experiments.running.run": ("run",),
     ".experiments.running.sweep": ("sweep",),
-    ".models": ("LeNet5", "Quadratic", "Supervised"),
+    ".models": ("Dataset", "LeNet5", "Quadratic", "Supervised"),
 }
 """The names of each module but `laggard.simulator`; `import laggard` imports none of them."""
 

@@ -11,8 +11,10 @@ from laggard.models.data import DataMissingError, Dataset, digits, fashion_mnist
 from laggard.models.files import (
     Samples,
     femnist,
+    idx,
     libsvm,
     read_femnist,
+    read_idx_files,
     read_libsvm,
     read_text,
     text_file,
@@ -71,6 +73,7 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "libsvm": libsvm,
     "text": text_file,
     "femnist": femnist,
+    "idx": idx,
     "synthetic": synthetic,
     "synthetic_images": synthetic_images,
     "characters": characters,
@@ -79,6 +82,7 @@ READERS: Mapping[Callable[..., Dataset], Callable[..., Samples]] = {
     libsvm: read_libsvm,
     text_file: read_text,
     femnist: read_femnist,
+    idx: read_idx_files,
 }
 """Data set in a file -> what reads it, with the same arguments, without torch."""
 
@@ -129,6 +133,7 @@ __all__ = [
     "digits",
     "fashion_mnist",
     "femnist",
+    "idx",
     "libsvm",
     "mnist",
     "synthetic",

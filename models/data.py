@@ -1,11 +1,15 @@
 """Data sets as whole tensors: digits, and those in the format of MNIST."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from laggard.models.idx_files import find_idx, read_idx
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +46,67 @@ class Dataset:
     classes: int
     writers: np.ndarray | None = None
 
+    @classmethod
+    def from_arrays(
+        cls, x: ArrayLike, y: ArrayLike, test_x: ArrayLike, test_y: ArrayLike, name: str = "arrays"
+    ) -> "Dataset":
+        """A data set of arrays or tensors in memory.
+
+        Args:
+            x: training inputs `(samples, ...)`; they are taken as they are, in float32.
+            y: their labels `(samples,)`, classes 0, 1, ...
+            test_x: test inputs, of the same shape.
+            test_y: their labels.
+
+        Raises:
+            ValueError: shapes or labels do not fit together; names the argument.
+
+        Example:
+            >>> data = Dataset.from_arrays([[0.0], [1.0]], [0, 1], [[0.5]], [1])
+            >>> data.shape, data.classes
+            ((1,), 2)
+        """
+        import torch
+
+        inputs = [torch.as_tensor(np.asarray(one), dtype=torch.float32) for one in (x, test_x)]
+        labels = [np.asarray(one) for one in (y, test_y)]
+        _check_arrays(inputs, labels)
+        train_y, other_y = (torch.as_tensor(one.astype(np.int64)) for one in labels)
+        classes = int(train_y.max()) + 1
+        return cls(name, inputs[0], train_y, inputs[1], other_y, classes)
+
+    @classmethod
+    def from_torch(cls, train: Any, test: Any, name: str = "torch") -> "Dataset":
+        """A data set of two map-style data sets of torch, whose items are an input and a label.
+
+        Every item is read once, in order, so that random transforms are drawn once.
+
+        Raises:
+            TypeError: one has no length, such as an iterable data set.
+            ValueError: inputs differ in shape, or labels are no classes 0, 1, ...
+
+        Example:
+            >>> pairs = [([0.0], 0), ([1.0], 1)]
+            >>> Dataset.from_torch(pairs, pairs).classes
+            2
+        """
+        arrays = []
+        for key, data in (("train", train), ("test", test)):
+            if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+                raise TypeError(f"{key}: expected a data set with a length and items by index")
+            if len(data) == 0:
+                raise ValueError(f"{key}: expected at least one item, got none")
+            items = [data[index] for index in range(len(data))]
+            if any(len(item) != 2 for item in items):
+                raise ValueError(f"{key}: expected items of an input and a label")
+            shapes = {np.shape(item[0]) for item in items}
+            if len(shapes) > 1:
+                raise ValueError(f"{key}: expected inputs of one shape, got {sorted(shapes)[:2]}")
+            arrays.append(np.stack([np.asarray(item[0]) for item in items]))
+            arrays.append(np.array([int(item[1]) for item in items]))
+        train_x, train_y, test_x, test_y = arrays
+        return cls.from_arrays(train_x, train_y, test_x, test_y, name)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one input."""
@@ -61,6 +126,26 @@ class Dataset:
             test_x=self.test_x.to(device, dtype),
             test_y=self.test_y.to(device),
         )
+
+
+def _check_arrays(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray]) -> None:
+    """Refuse arrays of a data set that do not fit together."""
+    for key, x, y in zip(("", "test_"), inputs, labels, strict=True):
+        if x.ndim < 2 or not len(x):
+            raise ValueError(f"{key}x: expected (samples, ...), got the shape {tuple(x.shape)}")
+        if y.shape != (len(x),):
+            expected = f"{len(x)} labels, one for each of {key}x"
+            raise ValueError(f"{key}y: expected {expected}, got the shape {y.shape}")
+        if not np.isfinite(y).all() or (y != np.round(y)).any() or y.min() < 0:
+            raise ValueError(f"{key}y: expected classes 0, 1, ..., got {y.min()} to {y.max()}")
+        if not bool(x.isfinite().all()):
+            raise ValueError(f"{key}x: expected finite numbers")
+    if inputs[0].shape[1:] != inputs[1].shape[1:]:
+        train, test = (tuple(x.shape[1:]) for x in inputs)
+        raise ValueError(f"test_x: expected inputs of shape {train} as in x, got {test}")
+    if labels[1].max() > labels[0].max():
+        expected = f"classes up to {labels[0].max()}, the largest of y"
+        raise ValueError(f"test_y: expected {expected}, got {labels[1].max()}")
 
 
 def digits() -> Dataset:
@@ -141,20 +226,28 @@ def read_images(name: str) -> "tuple[Tensor, ...]":
     Raises:
         DataMissingError: the files are incomplete and cannot be downloaded.
     """
+    import torch
+
     folder = data_root() / name / "raw"
     try:
-        if not all((folder / file).is_file() for file in IDX_FILES):
+        if not all(find_idx(folder, file) for file in IDX_FILES):
             from laggard.models.vision import import_torchvision
 
             getattr(import_torchvision().datasets, name)(data_root(), download=True)
-        train_x, train_y, test_x, test_y = (read_idx(folder / file) for file in IDX_FILES)
+        arrays = []
+        for file in IDX_FILES:
+            path = find_idx(folder, file) or folder / file
+            arrays.append(torch.from_numpy(read_idx(path, f"{name}/{file}")))
+        train_x, train_y, test_x, test_y = arrays
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
             raise ValueError("a label is missing")
         return train_x, train_y, test_x, test_y
     # no network, no permission, a broken archive or file
-    except (OSError, RuntimeError, ValueError):
+    except (OSError, RuntimeError, ValueError) as error:
         problem = f"{name} is missing or incomplete in {folder}, and could not be downloaded"
-        remedy = f"put {', '.join(IDX_FILES)} (unpacked) there"
+        if "as it was published" in str(error):
+            problem = str(error)
+        remedy = f"put {', '.join(IDX_FILES)} there, as they are or compressed"
         other = f"set LAGGARD_DATA to a folder that holds {name}/raw with them"
         raise DataMissingError(f"{problem}: {remedy}, or {other}") from None
 
@@ -167,21 +260,3 @@ def data_root() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("laggard"))
-
-
-def read_idx(path: Path) -> "Tensor":
-    """The content of an IDX file of bytes.
-
-    The header has two zero bytes, a type (8: uint8), the number of dimensions, and each dimension
-    as a 32-bit integer.
-
-    Raises:
-        ValueError: it is not such a file, or its length differs from the header.
-    """
-    import torch
-
-    content = np.fromfile(path, dtype=np.uint8)
-    if content[:3].tolist() != [0, 0, 8] or len(content) < 4:
-        raise ValueError(f"{path} is no IDX file of bytes")
-    start = 4 + 4 * int(content[3])
-    return torch.from_numpy(content[start:].reshape(content[4:start].view(">i4")))

@@ -1,15 +1,19 @@
 """Data sets in users' files: libsvm, plain text, and FEMNIST in the format of LEAF."""
 
+import io
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from laggard.files import UnreadableFileError, natural_key, read_bytes
 from laggard.models.data import Dataset
 from laggard.models.generated import MAX_NUMBERS, RANGES, characters, synthetic
+from laggard.models.idx_files import read_idx
 from laggard.models.optional import import_optional
 
 if TYPE_CHECKING:
@@ -57,8 +61,8 @@ def libsvm(
 
     Inputs become dense, at most 10^9 numbers, and are not scaled. Labels are whole numbers, which
     in increasing order become the classes 0, 1, ... The test set is `test_file`, or else
-    `test_share` of the rows, chosen at random by `seed`; both sets keep the order of the file. A
-    file whose name ends in .gz or .bz2 is decompressed.
+    `test_share` of the rows, chosen at random by `seed`; both sets keep the order of the file.
+    Files may be compressed by gzip, bzip2 or xz.
 
     Args:
         file: lines `label index:value index:value ...`.
@@ -156,7 +160,10 @@ def _read_rows(key: str, file: str) -> tuple[Any, np.ndarray]:
     sklearn_datasets = import_optional("sklearn.datasets", "sklearn")
     expected = "lines in the format of libsvm"
     try:
-        x, labels = sklearn_datasets.load_svmlight_file(file, dtype=np.float32, zero_based=True)
+        stream = io.BytesIO(read_bytes(file))
+        x, labels = sklearn_datasets.load_svmlight_file(stream, dtype=np.float32, zero_based=True)
+    except UnreadableFileError as error:
+        raise wrong_file(key, file, expected, error.reason) from None
     except (ValueError, OverflowError, EOFError, OSError) as error:
         got = " ".join(str(error).split())
         raise wrong_file(key, file, expected, got) from None
@@ -231,14 +238,17 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
     path, images = Path(name), 0
     files = [path]
     if path.is_dir():
-        files = sorted(path.glob("*.json"))
+        files = sorted(path.glob("*.json*"), key=lambda found: natural_key(found.name))
     for file in files:
         try:
-            document = json.loads(file.read_bytes())
+            document = json.loads(read_bytes(file))
+        except UnreadableFileError as error:
+            raise wrong_file(key, file, "JSON", error.reason) from None
         except (ValueError, RecursionError) as error:  # text in another encoding is a ValueError
             raise wrong_file(key, file, "JSON", str(error)) from None
         try:
             users = [(str(user), document["user_data"][user]) for user in document["users"]]
+            counts = _sample_counts(key, file, document)
         except (KeyError, TypeError, IndexError):
             expected = "a list users, and user_data of each of them"
             raise wrong_file(key, file, expected, "others") from None
@@ -249,6 +259,9 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
                 pixels = f"x with {IMAGE_PIXELS} numbers from 0 to 1 an image"
                 expected = f"{pixels}, and y with its label from 0 to {CLASSES - 1}"
                 raise wrong_file(key, file, expected, f"others for {user!r}") from None
+            if len(y) and counts.get(user, len(y)) != len(y):
+                expected = f"num_samples = {counts[user]} of {user!r}"
+                raise wrong_file(key, file, expected, f"{len(y)} samples")
             images += len(y)
             if images * IMAGE_PIXELS > MAX_DENSE:
                 expected = f"at most {MAX_DENSE // IMAGE_PIXELS} images"
@@ -256,6 +269,25 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
             yield user, x, y
     if not images:
         raise wrong_file(key, name, "images", "none")
+
+
+def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
+    """The number of samples of each user, as the file says it apart from their data.
+
+    Raises:
+        ValueError: its lists of users, data and counts contradict each other; names the user.
+    """
+    users = [str(user) for user in document["users"]]
+    repeated = [user for user, count in Counter(users).items() if count > 1]
+    if repeated:
+        raise wrong_file(key, file, "each user once", f"{repeated[0]!r} twice")
+    unlisted = sorted(set(document["user_data"]) - set(users), key=natural_key)
+    if unlisted:
+        raise wrong_file(key, file, "data of listed users alone", f"data of {unlisted[0]!r}")
+    counts = document.get("num_samples", [])
+    if counts and len(counts) != len(users):
+        raise wrong_file(key, file, f"{len(users)} num_samples, one a user", f"{len(counts)}")
+    return dict(zip(users, counts, strict=False))
 
 
 def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -274,6 +306,101 @@ def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
         if type(label) is not int or not 0 <= label < CLASSES:  # a bool is no label
             raise ValueError
     return x, y.astype(np.int64)
+
+
+def idx(
+    file: str,
+    labels_file: str,
+    test_file: str,
+    test_labels_file: str,
+    first_label: int = 0,
+    transposed: bool = False,
+) -> Dataset:
+    """Images or vectors in IDX files, such as EMNIST, KMNIST and QMNIST.
+
+    Inputs have mean 0 and deviation 1 over the training set. Images of one channel are `(samples,
+    height, width)`, of several `(samples, channels, height, width)`.
+
+    Args:
+        file: the training inputs; it may be compressed by gzip, bzip2 or xz.
+        labels_file: their labels, whole numbers.
+        test_file: the test inputs.
+        test_labels_file: their labels.
+        first_label: the smallest label, which becomes class 0: 1 in `letters` of EMNIST.
+        transposed: whether rows and columns of the images are exchanged, as in EMNIST.
+
+    Source: LeCun, Bottou, Bengio, Haffner (1998); Cohen et al. (2017), arXiv:1702.05373 (EMNIST).
+
+    Raises:
+        ValueError: a file is not in this format, or files contradict each other.
+    """
+    return read_idx_files(
+        file, labels_file, test_file, test_labels_file, first_label, transposed
+    ).dataset("idx")
+
+
+def read_idx_files(
+    file: str,
+    labels_file: str,
+    test_file: str,
+    test_labels_file: str,
+    first_label: int = 0,
+    transposed: bool = False,
+) -> Samples:
+    """The samples of `idx`.
+
+    Raises:
+        ValueError: as in `idx`.
+    """
+    train_x = _read_idx("file", file)
+    train_y = _read_labels("labels_file", labels_file, len(train_x), first_label)
+    test_x = _read_idx("test_file", test_file)
+    test_y = _read_labels("test_labels_file", test_labels_file, len(test_x), first_label)
+    if train_x.shape[1:] != test_x.shape[1:]:
+        got = f"inputs of shape {test_x.shape[1:]}"
+        raise wrong_file("test_file", test_file, f"{train_x.shape[1:]} as in file", got)
+    classes = int(train_y.max()) + 1
+    if train_y.min() != 0:
+        got = f"labels from {train_y.min() + first_label}"
+        raise wrong_file("labels_file", labels_file, f"first_label = {first_label}", got)
+    if test_y.max() >= classes or test_y.min() < 0:
+        expected = f"labels from {first_label} to {classes - 1 + first_label}"
+        wrong = test_y[(test_y >= classes) | (test_y < 0)][0] + first_label
+        raise wrong_file("test_labels_file", test_labels_file, expected, f"{wrong}")
+    x = np.concatenate([train_x, test_x]).astype(np.float64)
+    if transposed:
+        x = x.swapaxes(-1, -2)
+    if x.ndim == 3:
+        x = x[:, None]
+    rows = len(train_x)
+    deviation = x[:rows].std()
+    if not 0 < deviation < np.inf:
+        raise wrong_file("file", file, "inputs that differ, of finite numbers", "others")
+    scaled = ((x - x[:rows].mean()) / deviation).astype(np.float32)
+    y = np.concatenate([train_y, test_y])
+    return Samples(np.ascontiguousarray(scaled), y, slice(rows), slice(rows, None), classes)
+
+
+def _read_idx(key: str, file: str) -> np.ndarray:
+    try:
+        array = read_idx(Path(file))
+    except UnreadableFileError as error:
+        raise wrong_file(key, file, "an IDX file", error.reason) from None
+    except ValueError as error:
+        raise wrong_file(key, file, "an IDX file", str(error)) from None
+    if array.ndim < 1 or not array.size:
+        raise wrong_file(key, file, "samples", f"an array of shape {array.shape}")
+    return array
+
+
+def _read_labels(key: str, file: str, samples: int, first_label: int) -> np.ndarray:
+    labels = _read_idx(key, file)
+    if labels.shape != (samples,):
+        expected = f"{samples} labels, one for each input"
+        raise wrong_file(key, file, expected, f"an array of shape {labels.shape}")
+    if labels.dtype.kind == "f" and (labels != np.round(labels)).any():
+        raise wrong_file(key, file, "whole numbers as labels", f"{labels[labels % 1 != 0][0]}")
+    return labels.astype(np.int64) - first_label
 
 
 def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

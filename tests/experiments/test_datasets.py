@@ -17,6 +17,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import run_spec
 from laggard.experiments.theory.stability import chance
 from laggard.models import DATASETS, cifar
+from tests.documents import ROOT
 from tests.experiments.conftest import ROWS
 from tests.models.releases import leaf_document, write_cifar
 
@@ -73,6 +74,13 @@ GIVEN = {
     "libsvm": {"file": "rows.txt", "test_share": 0.3},
     "text": {"file": "prose.txt", "positions": 7, "test_share": 0.3},
     "femnist": {"file": "train", "test_file": "test"},
+    "idx": {
+        "file": str(ROOT / "configs/data/letters_train_images.idx.gz"),
+        "labels_file": str(ROOT / "configs/data/letters_train_labels.idx.gz"),
+        "test_file": str(ROOT / "configs/data/letters_test_images.idx.gz"),
+        "test_labels_file": str(ROOT / "configs/data/letters_test_labels.idx.gz"),
+        "first_label": 1,
+    },
 }
 
 

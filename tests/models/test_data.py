@@ -39,6 +39,7 @@ def small_mnist(tmp_path, monkeypatch):
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    monkeypatch.setattr("laggard.models.idx_files.SHA256", {})
     for prefix, count in (("train", 5), ("t10k", 2)):
         images = np.arange(count)[:, None, None] * np.ones((28, 28))
         write_idx(folder / f"{prefix}-images-idx3-ubyte", images)
@@ -76,7 +77,15 @@ def files(small_mnist, monkeypatch):
     (root / "rows").write_text("".join(f"{row % 2} {row % 7 + 1}:{row / 7}\n" for row in range(50)))
     train, test = write_leaf(root)
     rows, written = {"file": str(root / "rows")}, {"file": __file__}
+    invented = Path(__file__).parents[2] / "configs" / "data"
     return {
+        "idx": {
+            "file": str(invented / "letters_train_images.idx.gz"),
+            "labels_file": str(invented / "letters_train_labels.idx.gz"),
+            "test_file": str(invented / "letters_test_images.idx.gz"),
+            "test_labels_file": str(invented / "letters_test_labels.idx.gz"),
+            "first_label": 1,
+        },
         "libsvm": rows,
         "text": written,
         "femnist": {"file": str(train), "test_file": str(test)},

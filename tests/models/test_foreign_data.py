@@ -1,0 +1,252 @@
+"""Data of other tools: IDX files of every type, files that contradict themselves, data in memory."""
+
+import bz2
+import gzip
+import json
+import lzma
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import DataMissingError, Dataset, idx, mnist
+from laggard.models.files import read_femnist, read_libsvm
+from laggard.models.idx_files import ELEMENT_TYPES, SHA256, read_idx
+
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+def idx_bytes(array, code):
+    header = bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+    return header + array.astype(ELEMENT_TYPES[code]).tobytes()
+
+
+def random_array(rng):
+    shape = tuple(rng.randrange(1, 6) for _ in range(rng.randrange(1, 5)))
+    return np.array([rng.randrange(100) for _ in range(int(np.prod(shape)))]).reshape(shape)
+
+
+def break_idx(rng, content, compress):
+    """A cut, a byte more, an unknown type, or another first byte."""
+    broken = [content[: rng.randrange(len(content))], content + b"x"]
+    broken += [content[:2] + b"\x0a" + content[3:], b"\x01" + content[1:]]
+    return compress(rng.choice(broken))
+
+
+def check_random_idx(tmp_path, seeds):
+    """Half of the files have a fault."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        array, code = random_array(rng), rng.choice(list(ELEMENT_TYPES))
+        suffix = rng.choice(list(COMPRESS))
+        content = idx_bytes(array, code)
+        path = tmp_path / f"{seed}{suffix}"
+        if seed % 2 == 0:
+            path.write_bytes(COMPRESS[suffix](content))
+            np.testing.assert_array_equal(read_idx(path), array)
+            continue
+        path.write_bytes(break_idx(rng, content, COMPRESS[suffix]))
+        with pytest.raises(ValueError, match=str(path)) as caught:
+            read_idx(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_random_idx_files_are_read_or_refused(tmp_path):
+    check_random_idx(tmp_path, range(200))
+
+
+@pytest.mark.slow
+def test_many_random_idx_files_are_read_or_refused(tmp_path):
+    check_random_idx(tmp_path, range(1000, 3000))
+
+
+def write_sets(tmp_path, suffix="", first_label=1, code=0x08):
+    """A training and a test set of 2 x 3 images with three labels."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x": rng.integers(0, 100, (9, 2, 3)),
+        "y": np.arange(9) % 3 + first_label,
+        "test_x": rng.integers(0, 100, (4, 2, 3)),
+        "test_y": np.arange(4) % 3 + first_label,
+    }
+    for name, array in arrays.items():
+        kind = code if name.endswith("x") else 0x08
+        (tmp_path / f"{name}{suffix}").write_bytes(COMPRESS[suffix](idx_bytes(array, kind)))
+    paths = [str(tmp_path / f"{name}{suffix}") for name in arrays]
+    return paths, arrays
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("code", [0x08, 0x0B, 0x0D])
+def test_idx_has_scaled_images_and_classes_from_zero(tmp_path, suffix, code):
+    paths, arrays = write_sets(tmp_path, suffix, code=code)
+    data = idx(*paths, first_label=1, transposed=True)
+    assert (data.shape, data.classes) == ((1, 3, 2), 3)
+    assert data.test_y.tolist() == [0, 1, 2, 0]
+    x = arrays["x"].swapaxes(1, 2)
+    expected = (x - x.mean()) / x.std()
+    np.testing.assert_allclose(data.train_x[:, 0].numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_idx_refuses_another_first_label_and_missing_labels(tmp_path):
+    paths, _ = write_sets(tmp_path)
+    with pytest.raises(ValueError, match=r"labels_file .*first_label = 0"):
+        idx(*paths)
+    with pytest.raises(ValueError, match=r"labels_file .*9 labels"):
+        idx(paths[0], paths[3], paths[2], paths[1], 1)
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_mnist_is_read_as_it_is_distributed(tmp_path, monkeypatch, suffix):
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    for name in list(SHA256):
+        monkeypatch.delitem(SHA256, name)
+    for prefix in ("train", "t10k"):
+        images = idx_bytes(np.ones((3, 28, 28)), 0x08)
+        (folder / f"{prefix}-images-idx3-ubyte{suffix}").write_bytes(COMPRESS[suffix](images))
+        labels = idx_bytes(np.arange(3), 0x08)
+        (folder / f"{prefix}-labels-idx1-ubyte{suffix}").write_bytes(COMPRESS[suffix](labels))
+    assert mnist().train_y.tolist() == [0, 1, 2]
+
+
+def test_edited_file_of_mnist_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(idx_bytes(np.ones((3, 28, 28)), 0x08))
+    with pytest.raises(DataMissingError, match="as it was published"):
+        mnist()
+
+
+ROWS = "+1 1:0.5 2:1\n-1 2:0.25  # a comment\n1 1:2\n-1 1:1 2:2\n"
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_libsvm_is_read_compressed(tmp_path, suffix):
+    path = tmp_path / f"rows{suffix}"
+    path.write_bytes(COMPRESS[suffix](ROWS.encode()))
+    samples = read_libsvm(str(path), None, 0.25, 0)
+    np.testing.assert_array_equal(samples.x.toarray(), [[0.5, 1], [0, 0.25], [2, 0], [1, 2]])
+    assert samples.y.tolist() == [1, 0, 1, 0]
+
+
+def leaf(users=("u0", "u1"), counts=(1, 2), data=None):
+    images = {"u0": 1, "u1": 2}
+    stored = data or {
+        user: {"x": [[0.5] * 784] * number, "y": [1] * number} for user, number in images.items()
+    }
+    return {"users": list(users), "num_samples": list(counts), "user_data": stored}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (leaf(users=["u0", "u1", "u1"], counts=[1, 2, 2]), "'u1' twice"),
+        (leaf(counts=[1, 5]), "num_samples = 5 of 'u1'"),
+        (leaf(counts=[1]), "2 num_samples"),
+        (leaf(users=["u0"], counts=[1]), "data of 'u1'"),
+        (leaf(users=["u0", "u2"]), "user_data of each"),
+    ],
+)
+def test_leaf_that_contradicts_itself_is_refused(tmp_path, document, reason):
+    path = tmp_path / "leaf.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=reason):
+        read_femnist(str(path), str(path))
+
+
+def test_user_in_two_files_of_leaf_is_one_writer(tmp_path):
+    for name in ("a1.json", "a2.json"):
+        (tmp_path / name).write_text(json.dumps(leaf()))
+    samples = read_femnist(str(tmp_path), str(tmp_path))
+    assert samples.writers.tolist() == [0, 1, 1, 0, 1, 1]
+
+
+def break_leaf(fault, users, counts, data):
+    """Plant one of seven faults."""
+    if fault == 0:
+        counts[0] += 1
+    elif fault == 1:
+        users.append(users[0])
+        counts.append(counts[0])
+    elif fault == 2:
+        data["other"] = data["u0"]
+    elif fault == 3:
+        data["u0"]["y"].append(3)
+    elif fault == 4:
+        data["u0"]["x"][0] = [0.5] * 783
+    elif fault == 5:
+        data["u0"]["y"][0] = 62
+    else:
+        del data["u0"]
+
+
+def check_random_leaf(tmp_path, seeds):
+    for seed in seeds:
+        rng = random.Random(seed)
+        counts = [rng.randrange(1, 4) for _ in range(rng.randrange(1, 5))]
+        users = [f"u{number}" for number in range(len(counts))]
+        data = {
+            user: {"x": [[0.5] * 784] * count, "y": [rng.randrange(62) for _ in range(count)]}
+            for user, count in zip(users, counts, strict=True)
+        }
+        path = tmp_path / f"{seed}.json"
+        if seed % 2 == 0:
+            path.write_text(json.dumps(leaf(users, counts, data)))
+            samples = read_femnist(str(path), str(path))
+            assert np.bincount(samples.writers).tolist() == counts
+            continue
+        break_leaf(rng.randrange(7), users, counts, data)
+        path.write_text(json.dumps(leaf(users, counts, data)))
+        with pytest.raises(ValueError, match=str(path)):
+            read_femnist(str(path), str(path))
+
+
+def test_random_leaf_files_are_read_or_refused(tmp_path):
+    check_random_leaf(tmp_path, range(60))
+
+
+@pytest.mark.slow
+def test_many_random_leaf_files_are_read_or_refused(tmp_path):
+    check_random_leaf(tmp_path, range(1000, 3000))
+
+
+def test_arrays_and_data_sets_of_torch_are_taken():
+    x, y = np.arange(12.0).reshape(4, 3), [0, 1, 2, 1]
+    arrays = Dataset.from_arrays(x, y, x[:2], y[:2])
+    tensors = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    pairs = Dataset.from_torch(tensors, torch.utils.data.Subset(tensors, [0, 1]))
+    for field in ("train_x", "train_y", "test_x", "test_y"):
+        assert torch.equal(getattr(arrays, field), getattr(pairs, field))
+    assert (arrays.shape, arrays.classes) == ((3,), 3)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reason"),
+    [
+        (([1.0], [0], [[1.0]], [0]), "^x: "),
+        (([[1.0]], [0, 1], [[1.0]], [0]), "^y: expected 1 labels"),
+        (([[1.0]], [0.5], [[1.0]], [0]), "^y: expected classes"),
+        (([[1.0]], [-1], [[1.0]], [0]), "^y: expected classes"),
+        (([[np.nan]], [0], [[1.0]], [0]), "^x: expected finite"),
+        (([[1.0]], [0], [[1.0, 2.0]], [0]), "^test_x: expected inputs of shape"),
+        (([[1.0]], [0], [[1.0]], [1]), "^test_y: expected classes up to 0"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(arrays, reason):
+    with pytest.raises(ValueError, match=reason):
+        Dataset.from_arrays(*arrays)
+
+
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield 0.0, 0
+
+
+def test_data_set_without_length_is_refused():
+    with pytest.raises(TypeError, match=r"^train: expected a data set with a length"):
+        Dataset.from_torch(Endless(), [([0.0], 0)])
