@@ -105,7 +105,7 @@ def test_a_run_is_the_same_bit_for_bit(case):
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, ValueError, None])
-def test_nothing_is_begun_after_a_run_has_ended(raised, monkeypatch):
+def test_no_background_gradient_starts_after_run(raised, monkeypatch):
     """However it ends: Python waits at its exit for what has begun."""
     done, right = [], BackgroundGradients.__init__
 

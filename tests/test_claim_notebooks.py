@@ -56,7 +56,7 @@ def test_every_paper_with_a_claim_has_a_notebook():
     }
 
 
-def test_what_a_notebook_has_a_paper_say_is_what_the_claim_has():
+def test_notebook_quotes_paper_like_claim():
     said = {claim.id: f"{claim.question}\n\nThe paper says: {claim.says}" for claim in CLAIMS}
     found = 0
     for path in NOTEBOOKS:
@@ -79,7 +79,7 @@ def noted(path):
 
 
 @pytest.mark.parametrize("path", [noted(path) for path in NOTEBOOKS])
-def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
+def test_notebook_runs_and_shows_claims_of_paper(path, kernel):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     shown = executed(
         ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], kernel
@@ -102,7 +102,7 @@ def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_what_is_stored_in_a_notebook_shows_the_verdicts_of_today(path):
+def test_stored_notebook_shows_present_verdicts(path):
     text = path.read_text(encoding="utf-8")
     for name, row in standing(path.stem.removeprefix("08_claims_")).rows.items():
         assert f"<caption>{name}: {row.verdict}</caption>" in text, (
@@ -110,7 +110,7 @@ def test_what_is_stored_in_a_notebook_shows_the_verdicts_of_today(path):
         )
 
 
-def test_a_cell_that_raises_fails_and_names_do_not_outlive_their_notebook(kernel):
+def test_failing_cell_raises_and_names_are_cleared(kernel):
     with pytest.raises(AssertionError, match="'missing' is not defined"):
         executed(["name = 1", "name + missing"], kernel)
     with pytest.raises(AssertionError, match="'name' is not defined"):

@@ -163,7 +163,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("guard", ["async_ps", "sync_ps", "dpsgd"])
-def test_without_a_fault_these_cases_are_in_order(guard):
+def test_guard_passes_without_fault(guard):
     GUARDS[guard]()
 
 

@@ -28,7 +28,7 @@ def test_contestants_take_turns():
     assert turns == ["a", "b", "a", "b"]
 
 
-def test_a_ratio_is_of_what_was_measured_in_the_same_round():
+def test_ratio_compares_measurements_of_same_round():
     row = Row.between(
         "mine / theirs", "a case", [150.0, 100.0, 90.0], [100.0, 50.0, 100.0], "gradients/s"
     )
@@ -54,7 +54,7 @@ def test_a_speed_is_work_over_process_time(monkeypatch):
     assert speed_of(step, 1.0) == pytest.approx(500)
 
 
-def test_the_best_plain_loop_of_each_round_counts_and_slow_ones_are_left_out(monkeypatch):
+def test_row_takes_best_plain_loop_of_each_round(monkeypatch):
     tried = {
         "slow": speeds(9.0, 9.0),
         "one": speeds(90.0, 90.0, 100.0, 40.0),
@@ -66,7 +66,7 @@ def test_the_best_plain_loop_of_each_round_counts_and_slow_ones_are_left_out(mon
     assert row.ratios == [1.5, 2.0]
 
 
-def test_a_loop_that_cannot_run_here_is_left_out():
+def test_loop_that_raises_is_skipped():
     def broken(_):
         raise RuntimeError("no compiler")
 
@@ -134,9 +134,7 @@ def best_of(tries: int, ratio: Callable[[], float], enough: float) -> float:
 @pytest.mark.parametrize(
     ("name", "algorithm"), [("async_ps", AsyncPS(Rule())), ("sync_ps", SyncPS(Rule()))]
 )
-def test_cycles_are_those_of_a_run_and_cost_no_more_than_sixty_timeouts_of_bare_simpy(
-    name, algorithm
-):
+def test_cycle_costs_at_most_sixty_simpy_timeouts(name, algorithm):
     def direct() -> float:
         start, stop = time.process_time(), Stop(gradients=6000)
         run = simulate(
@@ -180,7 +178,7 @@ def test_as_many_messages_are_always_under_way(kind):
         assert traffic.clock.now == pytest.approx(traffic.arrived * 1e-3, rel=0.15)
 
 
-def test_sharing_a_card_among_many_costs_little_more_than_among_few():
+def test_message_cost_grows_little_with_shared_flows():
     def ratio() -> float:
         many, few = (
             max(in_a_process(clock.messages, "star", flows, 0.1, 3)[0]) for flows in (256, 16)
@@ -191,7 +189,7 @@ def test_sharing_a_card_among_many_costs_little_more_than_among_few():
 
 
 @pytest.mark.parametrize("method", ["async_ps", "delayed"])
-def test_sixteen_workers_cost_hardly_more_than_the_best_plain_loop(method):
+def test_sixteen_workers_nearly_match_best_plain_loop(method):
     data = gradients.mnist_shaped(samples=2000, tested=20)
     given = {
         **gradients.methods(Rule(lr=0.01))[method],
@@ -218,7 +216,7 @@ def test_recorded_updates_are_held_against_a_gibibyte(monkeypatch):
     assert speed > 0
 
 
-def test_a_sweep_on_all_cores_is_held_against_one_process(monkeypatch):
+def test_sweep_compares_all_cores_with_one_process(monkeypatch):
     monkeypatch.setattr(sweep, "cores", lambda: 4)
     monkeypatch.setattr(sweep, "run_all", lambda config, out, jobs: time.sleep(0.2 / jobs))
     rows = list(sweep.sweep(True, torch.device("cpu")))

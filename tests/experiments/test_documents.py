@@ -279,7 +279,7 @@ def test_every_example_follows_the_schema(schema, name):
         "sweep: {search: {learning.lr: {uniform: [0, 1]}, runs: 2, halving: {form: 1, to: 3}}}",
     ],
 )
-def test_schema_finds_what_validate_finds(schema, tmp_path, wrong):
+def test_schema_rejects_same_configs_as_load(schema, tmp_path, wrong):
     (tmp_path / "wrong.yaml").write_text(wrong)
     assert not schema.is_valid(read(tmp_path / "wrong.yaml"))
     with pytest.raises(ConfigError):

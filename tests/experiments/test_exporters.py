@@ -136,7 +136,7 @@ def test_what_is_not_finite_is_left_out(results, tmp_path, stand_in):
 
 
 @pytest.mark.parametrize("to", MODULES)
-def test_a_library_that_is_missing_is_named_in_one_line(
+def test_missing_library_is_named_in_one_line(
     to,
     results,
     tmp_path,

@@ -103,7 +103,7 @@ def words(figure):
     )
 
 
-def test_a_comparison_draws_the_metrics_of_each_run_on_both_axes(asynchronous, backup):
+def test_comparison_draws_metrics_over_time_and_updates(asynchronous, backup):
     figure = figures.comparison([asynchronous, backup])
     for axes, x in zip(figure.axes[:2], ("time", "updates"), strict=True):
         lines = drawn(axes)
@@ -113,7 +113,7 @@ def test_a_comparison_draws_the_metrics_of_each_run_on_both_axes(asynchronous, b
     assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["virtual time (s)", "updates"]
 
 
-def test_a_histogram_holds_the_shares_of_the_applied_gradients_alone(asynchronous, backup):
+def test_histogram_shows_shares_of_applied_gradients_only(asynchronous, backup):
     dropped = (backup.updates["status"] == "dropped").sum()
     assert dropped > 0
     panels = figures.comparison([asynchronous, backup]).axes[2:]
@@ -140,7 +140,7 @@ def test_wide_bins_are_said_to_be_wide():
     assert "bins of 3" in axes.get_title(loc="left")
 
 
-def test_members_that_differ_only_in_their_seed_are_one_line_in_the_interval_of_its_mean():
+def test_members_of_different_seeds_are_one_mean_line():
     of = result(seeds=(0, 1, 2), learning__seed=[0, 1, 2])
     figure = figures.comparison([of])
     values = of.metrics.pivot(index="updates", columns="member", values="test_accuracy")
@@ -161,7 +161,7 @@ def test_members_that_differ_only_in_their_seed_are_one_line_in_the_interval_of_
 
 
 @pytest.mark.parametrize(("accuracy", "most"), [(True, 1.0), (False, np.inf)])
-def test_an_interval_of_two_seeds_ends_where_its_measure_does(accuracy, most):
+def test_interval_of_two_seeds_stays_in_range(accuracy, most):
     of = result(seeds=(0, 1), learning__seed=[0, 1], accuracy=accuracy)
     measure = "test_accuracy" if accuracy else "test_loss"
     of.metrics[measure] = np.where(of.metrics["member"] == 0, 0.9, 0.1)  # 0.5 +- 5.1
@@ -170,14 +170,14 @@ def test_an_interval_of_two_seeds_ends_where_its_measure_does(accuracy, most):
     assert heights.max() <= most
 
 
-def test_members_that_differ_otherwise_are_lines_of_their_own():
+def test_members_of_different_settings_are_separate_lines():
     of = result(
         seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1]
     )
     assert set(drawn(figures.comparison([of]).axes[0])) == {"lr = 0.01 (n = 2)", "lr = 0.1 (n = 2)"}
 
 
-def test_runs_that_differ_only_in_their_seed_are_one_line_where_all_have_come():
+def test_runs_of_different_seeds_share_one_line():
     runs = [result(seed=seed, **{"cluster__seed": seed}) for seed in (0, 1)]
     figure = figures.comparison(runs)
     line = drawn(figure.axes[0])["stragglers (n = 2)"]
@@ -188,7 +188,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_line_where_all_have_come():
     assert f"n = {sum(len(applied(of)) for of in runs)}" in figure.axes[2].get_title(loc="left")
 
 
-def test_runs_with_members_share_a_colour_and_are_told_apart_by_dashes(asynchronous):
+def test_members_of_run_share_colour_but_not_dashes(asynchronous):
     runs = [
         result(seeds=(0, 0), learning__lr=[0.01, 0.1], method=method) for method in ("one", "two")
     ]
@@ -207,7 +207,7 @@ def test_runs_with_members_share_a_colour_and_are_told_apart_by_dashes(asynchron
         )
 
 
-def test_of_too_many_lines_each_runs_best_are_shown_and_the_figure_says_so():
+def test_comparison_shows_best_lines_and_states_number():
     lrs = [0.01 * (member + 1) for member in range(6)]
     runs = [result(seeds=(0,) * 6, learning__lr=lrs, method=method) for method in ("one", "two")]
     for of in runs:
@@ -219,7 +219,7 @@ def test_of_too_many_lines_each_runs_best_are_shown_and_the_figure_says_so():
     assert "8 of 12 lines" in words(figure)
 
 
-def test_a_diverged_line_ends_and_is_not_the_best():
+def test_diverged_line_ends_and_is_not_best():
     of = result(seeds=(0,) * 9, accuracy=False, learning__lr=[float(member) for member in range(9)])
     of.metrics.loc[(of.metrics["member"] == 4) & (of.metrics["updates"] > 50), "test_loss"] = np.inf
     assert "lr = 4" not in drawn(figures.curves(of).axes[0])
@@ -228,7 +228,7 @@ def test_a_diverged_line_ends_and_is_not_the_best():
     assert np.isnan(drawn(figures.curves(few).axes[0])["stragglers"][-1, 1])
 
 
-def test_a_line_goes_on_where_nothing_was_measured_and_ends_where_nothing_is_finite():
+def test_line_bridges_gaps_and_ends_at_divergence():
     curve = pd.DataFrame(
         {"time": [0.0, 1, 2, 3, 4], "train_loss": [np.nan, 8.0, np.nan, 4.0, np.inf]}
     )
@@ -237,7 +237,7 @@ def test_a_line_goes_on_where_nothing_was_measured_and_ends_where_nothing_is_fin
     np.testing.assert_array_equal(values, [[np.nan, 8, 6, 4, np.nan]])
 
 
-def test_the_accuracy_axis_shows_where_runs_differ_and_the_target(asynchronous):
+def test_accuracy_axis_spans_differences_and_target(asynchronous):
     of = SimpleNamespace(**vars(asynchronous) | {"metrics": asynchronous.metrics.copy()})
     of.metrics["test_accuracy"] = np.linspace(0.9, 0.99, len(of.metrics))
     of.metrics.loc[0, "test_accuracy"] = 0.1
@@ -251,7 +251,7 @@ def test_the_accuracy_axis_shows_where_runs_differ_and_the_target(asynchronous):
     assert figures.comparison([of]).axes[0].get_ylim()[0] < 0.05, "a late collapse is not cut off"
 
 
-def test_a_task_without_accuracy_shows_its_loss_and_one_that_learns_nothing_its_throughput():
+def test_comparison_without_accuracy_shows_loss_or_samples():
     loss = figures.comparison([result(accuracy=False)], target=0.9).axes[0]
     assert set(drawn(loss)) == {"stragglers"}, "the target is an accuracy"
     assert (loss.get_ylabel(), loss.get_yscale()) == ("test loss", "log")
@@ -262,7 +262,7 @@ def test_a_task_without_accuracy_shows_its_loss_and_one_that_learns_nothing_its_
     np.testing.assert_array_equal(drawn(samples)["stragglers"], timing.metrics[["time", "samples"]])
 
 
-def test_results_are_named_by_what_was_swept_else_by_their_config_or_by_the_caller(asynchronous):
+def test_labels_come_from_caller_sweep_or_config(asynchronous):
     names = [set(drawn(figures.comparison(runs).axes[0])) for runs in (
         [asynchronous],
         [result(name="one"), result(name="two")],
@@ -285,7 +285,7 @@ def test_results_are_named_by_what_was_swept_else_by_their_config_or_by_the_call
         figures.comparison(twins)
 
 
-def test_a_timeline_has_a_bar_from_each_start_to_each_end_and_then_to_each_fate(cancelling):
+def test_timeline_has_bars_for_computing_and_status(cancelling):
     axes = figures.timeline(cancelling).axes[0]
     until = axes.get_xlim()[1]
     assert until == cancelling.updates.groupby("worker")["time"].nth(29).min()
@@ -323,7 +323,7 @@ def test_a_timelines_colours_are_the_staleness(asynchronous):
     np.testing.assert_allclose([patch.get_facecolor() for patch in axes.containers[0]], colours)
 
 
-def test_a_timeline_shows_the_workers_it_is_asked_for_and_says_how_many_it_leaves_out(asynchronous):
+def test_timeline_shows_chosen_workers_and_names_hidden(asynchronous):
     figure = figures.timeline(asynchronous, workers=[2, 0])
     axes = figure.axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["2", "0", "server"]
@@ -365,7 +365,7 @@ def test_curves_are_drawn_against_all_four_axes(asynchronous):
             )
 
 
-def test_a_run_of_which_nothing_was_applied_is_drawn_all_the_same(asynchronous):
+def test_run_without_applied_gradients_is_drawn(asynchronous):
     of = SimpleNamespace(
         **vars(asynchronous) | {"updates": asynchronous.updates.assign(status="cancelled")}
     )
@@ -375,7 +375,7 @@ def test_a_run_of_which_nothing_was_applied_is_drawn_all_the_same(asynchronous):
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 @pytest.mark.parametrize("draw", [figures.timeline, figures.comparison])
-def test_a_figure_is_written_as_its_suffix_says_and_alone(tmp_path, backup, draw, suffix):
+def test_figure_is_written_in_format_of_suffix(tmp_path, backup, draw, suffix):
     path = tmp_path / "made" / f"figure{suffix}"
     of = [backup] if draw is figures.comparison else backup
     assert isinstance(draw(of, path), Figure)
@@ -443,7 +443,7 @@ def test_no_global_state_is_touched(asynchronous):
     assert sys.modules["laggard.experiments.figures"] is figures
 
 
-def test_a_loss_within_a_decade_is_labelled_in_plain_numbers_and_fits(asynchronous, tmp_path):
+def test_loss_within_decade_has_plain_tick_labels(asynchronous, tmp_path):
     """Minor ticks of a short log axis once pushed its neighbour out of the figure; a warning of
     that fails the test.
     """

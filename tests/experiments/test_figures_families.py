@@ -40,7 +40,7 @@ def labelled(axes, start):
     return [line for line in axes.lines if str(line.get_label()).startswith(start)]
 
 
-def test_a_heat_map_holds_the_means_over_seeds_and_the_exact_limit(grid):
+def test_heat_map_shows_seed_means_and_exact_limit(grid):
     figure = figures.lr_delay(grid)
     axes = figure.axes[0]
     cells = axes.collections[0].get_array()
@@ -69,7 +69,7 @@ def accurate(grid, accuracies):
     return changed
 
 
-def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monkeypatch):
+def test_measured_limit_separates_learning_from_failing_cells(grid, monkeypatch):
     """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5
     is chance.
     """
@@ -86,7 +86,7 @@ def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monk
     np.testing.assert_allclose(axes.collections[0].get_array(), accuracy)
 
 
-def test_a_cell_in_which_one_seed_diverged_is_hatched_and_has_no_mean(grid):
+def test_cell_with_diverged_seed_is_hatched(grid):
     broken = [type(of)(**vars(of) | {"metrics": of.metrics.copy()}) for of in grid]
     metrics = broken[2].metrics
     metrics.loc[(metrics["learning.lr"] == 1.9) & (metrics["learning.seed"] == 1), "test_loss"] = (
@@ -101,7 +101,7 @@ def test_a_cell_in_which_one_seed_diverged_is_hatched_and_has_no_mean(grid):
     assert "hatched: diverged" in words(figure)
 
 
-def test_what_else_was_swept_has_panels_of_its_own(grid):
+def test_third_swept_key_has_separate_panels(grid):
     other = [
         type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 2})}) for of in grid
     ]
@@ -127,7 +127,7 @@ def ticks(axes, which="y"):
     return [label.get_text() for label in shown if label.get_visible()]
 
 
-def test_a_panel_has_ticks_of_its_own_where_its_values_are(grid):
+def test_panel_has_ticks_at_its_values(grid):
     """Panels whose rows are other values never borrow the labels of a neighbour."""
     few, many = swept(grid[:2], method="few"), swept(grid[1:], method="many")
     figure = figures.lr_delay([*few, *many])
@@ -136,7 +136,7 @@ def test_a_panel_has_ticks_of_its_own_where_its_values_are(grid):
     assert [ticks(axes) for axes in same.axes[:2]] == [["0", "1", "8"], []]
 
 
-def test_names_are_read_from_above_in_the_order_of_the_sweep(grid):
+def test_names_follow_order_of_sweep_from_top(grid):
     runs = [run for name in ("none", "best", "middling") for run in swept(grid[:1], method=name)]
     axes = figures.heat(runs, y="method").axes[0]
     assert ticks(axes) == ["middling", "best", "none"]
@@ -145,7 +145,7 @@ def test_names_are_read_from_above_in_the_order_of_the_sweep(grid):
 
 
 @pytest.mark.parametrize("panels", [1, 2, 3, 4, 5])
-def test_the_lowest_panel_of_each_column_names_the_learning_rates(grid, panels):
+def test_lowest_panel_of_column_names_learning_rates(grid, panels):
     figure = figures.cliff(
         [run for number in range(panels) for run in swept(grid, method=f"m{number}")]
     )
@@ -166,7 +166,7 @@ def test_learning_rates_that_would_touch_are_turned(grid):
     assert [*turned, six.axes[3].get_xticklabels()[0].get_rotation()] == [0, 0, 45]
 
 
-def test_the_cliff_is_the_mean_and_its_interval_at_each_learning_rate(grid):
+def test_cliff_shows_mean_and_interval_per_rate(grid):
     accuracies = accurate(grid, [[0.5, 0.9, 0.8, 0.7]] * 3)
     for of in accuracies:
         of.metrics["test_accuracy"] += 0.01 * of.metrics["learning.seed"]
@@ -230,7 +230,7 @@ def logged(bench, request):
     return bench(f"{LOGGED}algorithm: {request.param}\n")
 
 
-def test_the_phases_of_a_run_add_up_to_staleness_and_to_its_age(logged):
+def test_phases_sum_to_staleness_and_age(logged):
     split, took = phases(logged.updates), seconds(logged.updates)
     applied = logged.updates[logged.updates["status"] == "applied"]
     assert (split.drop(columns=["worker", "staleness"]) >= 0).all(axis=None)
@@ -261,7 +261,7 @@ def test_the_phases_of_a_run_add_up_to_staleness_and_to_its_age(logged):
             assert computing.patches[row].get_width() == pytest.approx(mean)
 
 
-def test_the_bytes_in_the_links_of_a_figure_are_those_of_the_messages(logged):
+def test_link_bytes_equal_message_bytes(logged):
     figure = figures.utilisation(logged)
     axes = figure.axes[0]
     mesh = axes.collections[0]
@@ -280,7 +280,7 @@ HOSTS = "{workers: 4, network: {bandwidth: 20, message_bytes: 4, hosts: {size: 2
 
 
 @pytest.mark.parametrize("method", ["sync_ps", "{name: all_reduce, collective: mesh}"])
-def test_the_bytes_of_a_hosts_card_are_those_that_leave_or_enter_the_host(bench, method):
+def test_host_card_counts_bytes_across_host_boundary(bench, method):
     run = bench(
         LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {HOSTS}") + f"algorithm: {method}\n"
     )
@@ -347,7 +347,7 @@ def test_arrivals_part_a_timelines_thin_bars(logged):
 GOSSIP = "task: {model: quadratic, dim: 3, noise: 1, jitter: 1}\nstop: {updates: 20}\nevaluate: {every_updates: 2}\n"
 
 
-def test_consensus_is_the_metrics_and_needs_nodes_with_models(bench, grid):
+def test_consensus_draws_metrics_and_refuses_server_methods(bench, grid):
     runs = [
         bench(f"name: {name}\ncluster: {{workers: 4}}\nalgorithm: {name}\n{GOSSIP}")
         for name in ("dpsgd", "adpsgd")
@@ -398,7 +398,7 @@ def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, c
     assert arrows[: len(pairs)] == pairs
 
 
-def test_the_busiest_card_of_hosts_carries_what_all_workers_of_one_send_to_others(bench):
+def test_busiest_host_card_carries_messages_of_its_workers(bench):
     """On a complete graph of four, two on a host: two messages of each of two workers, 4 x 4 B at
     20 B/s.
     """
@@ -440,7 +440,7 @@ def test_a_torus_stands_on_a_grid(bench):
     assert all(degree == 4 for _, degree in drawing.graph.out_degree())
 
 
-def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
+def test_scaling_draws_measurements_and_closed_form(bench):
     runs = []
     for workers in (2, 4):
         network = "{bandwidth: 8, latency: 0.125, message_bytes: 2}"
@@ -460,7 +460,7 @@ def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
         figures.scaling(runs[:1])
 
 
-def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
+def test_scaling_uses_config_of_each_size_for_theory(bench):
     """Of two workers the server waits for one, of four for all: the line is no curve of one
     setting.
     """
@@ -475,7 +475,7 @@ def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
     np.testing.assert_allclose(points.get_xydata(), line.get_xydata())
 
 
-def test_an_occupation_shows_the_shares_of_each_worker_and_of_each_run(bench):
+def test_occupation_shows_shares_of_workers_and_runs(bench):
     """Worker 0 takes 3 s, the others 1 s of each synchronous round and wait for 2."""
     text = "cluster: {workers: 3, slowdowns: [{worker: 0, factor: 3}]}\ntask: {model: timing}\nstop: {updates: 12}\n"
     sync, free = (
@@ -500,7 +500,7 @@ def test_an_occupation_shows_the_shares_of_each_worker_and_of_each_run(bench):
     ]
 
 
-def test_a_cliffs_ticks_are_the_swept_rates_and_lie_apart(bench) -> None:
+def test_cliff_ticks_are_swept_rates_without_overlap(bench) -> None:
     rates = [0.02, 0.05, 0.1, 0.11, 1.0]
     grid = [bench(QUADRATIC.replace("[0.01, 0.1, 0.9, 1.9]", str(rates)) + "algorithm: async_ps")]
     figure = figures.cliff(grid)
@@ -541,7 +541,7 @@ seed: 0
 """
 
 
-def test_the_fonts_of_a_pdf_are_not_those_that_conferences_refuse(grid, tmp_path) -> None:
+def test_pdf_has_no_type_3_fonts(grid, tmp_path) -> None:
     figures.cliff(grid, tmp_path / "figure.pdf")
     content = (tmp_path / "figure.pdf").read_bytes()
     assert b"/Type3" not in content

@@ -90,7 +90,7 @@ LAWS = [
 @pytest.mark.parametrize(
     ("law", "text", "mean"), LAWS, ids=lambda value: str(value)[:40].replace("\n", " ")
 )
-def test_the_law_of_staleness_is_what_a_simulation_measures(bench, law, text, mean):
+def test_law_of_staleness_matches_simulation(bench, law, text, mean):
     """Mean and shares within five standard errors, by batches of rows, which are correlated."""
     run = bench(text + TIMING)
     theory = staleness_theory(run.config)
@@ -114,7 +114,7 @@ def assert_near(blocks, expected):
     assert abs(np.mean(blocks) - expected) <= 5 * error + 1e-9, (np.mean(blocks), expected, error)
 
 
-def test_a_run_without_a_config_of_the_bench_has_no_theory():
+def test_run_without_config_has_no_theory():
     assert staleness_theory(SimpleNamespace(name="own")) is None
 
 
@@ -166,9 +166,7 @@ QUADRATIC = "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, ini
         (4, 0.9, 0.0265),
     ],
 )
-def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(
-    bench, delay, momentum, product
-):
+def test_exact_limit_separates_converging_from_diverging_runs(bench, delay, momentum, product):
     text = (
         QUADRATIC
         + f"algorithm: {{name: delayed, delay: {delay}}}\nstop: {{updates: {4000 if delay else 800}}}\n"
@@ -184,7 +182,7 @@ def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(
     assert above > 100.0
 
 
-def test_the_exact_limit_of_a_tridiagonal_is_by_its_smoothness():
+def test_exact_limit_of_tridiagonal_follows_from_smoothness():
     text = "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 1}\nstop: {updates: 1}\n"
     config = parse(YAML(typ="safe").load(text + "task: {model: tridiagonal, dim: 2, shift: [3]}\n"))
     # 1 over the larger eigenvalue of 1/4 (2, -1; -1, 2)
@@ -195,7 +193,7 @@ def test_the_exact_limit_of_a_tridiagonal_is_by_its_smoothness():
     assert exact_limit(parse(YAML(typ="safe").load(uneven))) is None
 
 
-def test_there_is_no_exact_limit_where_its_conditions_fail(bench):
+def test_exact_limit_is_none_where_conditions_fail(bench):
     for text in (
         "learning: {optimizer: adam}\n",
         "learning: {optimizer: sgd, schedule: {name: cosine, length: 30}}\n",
@@ -204,7 +202,7 @@ def test_there_is_no_exact_limit_where_its_conditions_fail(bench):
         assert exact_limit(bench(QUADRATIC + text + "stop: {updates: 1}\n").config) is None
 
 
-def test_a_measured_limit_lies_between_what_learns_and_what_fails():
+def test_measured_limit_lies_between_learning_and_failing():
     lrs = np.array([0.001, 0.01, 0.1, 1.0])
     assert measured_limit(lrs, np.array([False, False, True, True]), best=1) == pytest.approx(
         math.sqrt(0.001)
@@ -229,7 +227,7 @@ FORMS = [
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("method", FORMS)
-def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing, workers):
+def test_closed_forms_of_time_match_simulation(bench, method, sharing, workers):
     network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 2, sharing: {sharing}}}"
     cluster = f"cluster: {{workers: {workers}, network: {network}}}"
     run = bench(f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 24}}\n")
@@ -241,9 +239,7 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
     ("late", "local"), [(0, 1), (0, 3), (1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (2, 3)]
 )
 @pytest.mark.parametrize("seconds", [1.0, 0.3, 0.05])
-def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(
-    bench, seconds, late, local, workers
-):
+def test_closed_form_of_overlap_sgp_matches_simulation(bench, seconds, late, local, workers):
     """12 gradients of a node are measured, a multiple of H ceil(tau / H), after which waiting
     repeats itself.
     """
@@ -269,9 +265,7 @@ def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(
     "network", ["{latency: 0.125}", "{bandwidth: 8, latency: 0.1, message_bytes: 2, sharing: fifo}"]
 )
 @pytest.mark.parametrize("costs", [(0.3, 0, 0), (0, 0.2, 0), (0, 0, 0.25), (0.1, 0.05, 0.12)])
-def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(
-    bench, workers, network, costs
-):
+def test_asynchronous_closed_form_counts_cost_of_messages(bench, workers, network, costs):
     receive, update, reply = costs
     own = f"receive_seconds: {receive}, apply_seconds: {update}, reply_seconds: {reply}"
     cluster = f"cluster: {{workers: {workers}, network: {network}, {own}}}"
@@ -282,7 +276,7 @@ def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(
 
 
 @pytest.mark.parametrize("method", ["async_ps", "sync_ps", "sgp"])
-def test_closed_forms_heed_the_latency_of_a_servers_messages(bench, method):
+def test_closed_forms_count_latency_of_server_messages(bench, method):
     network = "{bandwidth: 8, latency: 0.125, server_latency: 0.5, message_bytes: 2, sharing: fifo}"
     cluster = f"cluster: {{workers: 3, network: {network}}}"
     run = bench(
@@ -297,7 +291,7 @@ def test_closed_forms_heed_the_latency_of_a_servers_messages(bench, method):
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
-def test_the_recursion_of_p3_heeds_latencies_shards_and_layers(bench, order):
+def test_recursion_of_p3_counts_latencies_shards_and_layers(bench, order):
     network = (
         "{bandwidth: 7.3, latency: 0.0137, server_latency: 0.031, message_bytes: 2, sharing: %s}"
     )
@@ -342,7 +336,7 @@ def test_all_reduce_over_trunks_takes_what_theory_says(bench, groups, sharing, k
 
 
 @pytest.mark.parametrize("size", [0, "null"])
-def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
+def test_message_has_four_bytes_per_parameter_by_default(bench, size):
     cluster = (
         f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
     )
@@ -454,7 +448,7 @@ STOCHASTIC = [
 
 
 @pytest.mark.parametrize(("method", "cluster"), STOCHASTIC, ids=lambda text: text[:44])
-def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, method, cluster):
+def test_closed_forms_on_free_network_match_simulation(bench, method, cluster):
     """Within five standard errors over seeds, and two thousandths: a run may end within a
     period.
     """
@@ -492,9 +486,7 @@ FLUSHED = [  # seven layers on stages of 3, 2 and 2 of them, or one on each
 @pytest.mark.parametrize(
     ("method", "workers", "slowdowns"), FLUSHED, ids=lambda value: str(value)[:60]
 )
-def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(
-    bench, method, workers, slowdowns
-):
+def test_closed_forms_of_flushed_pipelines_match_simulation(bench, method, workers, slowdowns):
     """The rate of a model is the sum of those at which its replicas update it, where they do so
     each by itself.
     """
@@ -525,7 +517,7 @@ def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(
     ],
     ids=lambda text: text[:44],
 )
-def test_where_theory_has_no_closed_form_it_says_none(bench, method, cluster):
+def test_theory_is_none_without_closed_form(bench, method, cluster):
     run = bench(
         f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n"
     )

@@ -54,7 +54,7 @@ def test_link_at_a_private_name_is_not_followed(toy, others, tmp_path, running):
     assert content(others) == before
 
 
-def test_link_at_a_temporary_name_is_not_written_through(others, tmp_path):
+def test_link_at_temporary_name_is_not_followed(others, tmp_path):
     target = tmp_path / "table.csv"
     temporary = tmp_path / f".table.csv.{platform.node()}.{os.getpid()}.part"
     temporary.symlink_to(others / "notes.txt")
@@ -65,9 +65,7 @@ def test_link_at_a_temporary_name_is_not_written_through(others, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a:b", "a#b", "a%20b", "a=b", "file:", "s3:x"])
-def test_results_are_written_and_read_in_folders_of_any_name(
-    toy, tmp_path, monkeypatch, capsys, name
-):
+def test_results_are_stored_in_folders_of_any_name(toy, tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     assert main(["run", str(toy), "--out", name, "--quiet"]) == 0
     assert main(["table", f"{name}/toy"]) == 0
@@ -110,7 +108,7 @@ def test_check_for_a_warning_has_a_bound(tmp_path, name, capsys):
     assert main(["validate", str(path)]) == 0
 
 
-def test_validate_accepts_a_cut_at_layers_of_the_task(tmp_path):
+def test_validate_accepts_cut_at_layers_of_task(tmp_path):
     """The check for a warning simulates the clock alone, whose layers have other names."""
     path = tmp_path / "cut.yaml"
     path.write_text(

@@ -139,13 +139,13 @@ def test_files_without_ranks_are_taken_in_natural_order(
     assert by_worker(chrome_steps(paths)) == [[(rank + 1) / 64] for rank in range(12)]
 
 
-def test_number_in_a_name_that_is_not_the_rank_is_told(tmp_path: Path) -> None:
+def test_number_in_name_unlike_rank_is_reported(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"rank{number}.json", profiled([0.5])) for number in (1, 2)]
     with pytest.warns(UserWarning, match=r"rank1.json is 0, rank2.json is 1"):
         chrome_steps(paths)
 
 
-def test_world_size_that_is_not_the_number_of_files_is_told(tmp_path: Path) -> None:
+def test_world_size_unlike_number_of_files_is_reported(tmp_path: Path) -> None:
     info = {"rank": 0, "world_size": 2}
     path = write(tmp_path / "a.json", profiled([0.5], distributedInfo=info))
     with pytest.warns(UserWarning, match="world_size is 2, but 1"):
@@ -225,13 +225,13 @@ def read_or_refuse(path: Path) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore:.*repaired")
-def test_cut_traces_give_their_first_steps_or_one_line(tmp_path: Path) -> None:
+def test_truncated_traces_give_steps_or_one_line(tmp_path: Path) -> None:
     check_random_traces(tmp_path, range(200))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*repaired")
-def test_many_cut_traces_give_their_first_steps_or_one_line(tmp_path: Path) -> None:
+def test_many_truncated_traces_give_steps_or_one_line(tmp_path: Path) -> None:
     check_random_traces(tmp_path, range(1000, 3000))
 
 
@@ -269,7 +269,7 @@ def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
     assert steps["seconds"].tolist() == pytest.approx([float(word) for word in said.split()])
 
 
-def test_times_of_data_parallel_ranks_go_from_the_first_operation_to_the_last(
+def test_times_of_ranks_span_first_to_last_operation(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path / "trace.parquet", straggler_analysis())
@@ -366,7 +366,7 @@ def test_a_broken_chrome_trace_is_one_line(
     assert said in refusal(capsys, tmp_path / "out", "import", "chrome", str(path))
 
 
-def test_files_that_do_not_fit_together_are_one_line(
+def test_files_of_different_runs_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*traces: Any) -> str:

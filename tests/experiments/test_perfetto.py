@@ -104,9 +104,7 @@ def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_trace_of_every_kind_of_method_keeps_the_format(
-    method: str, recorded: bool, tmp_path: Path
-) -> None:
+def test_trace_of_any_method_has_valid_format(method: str, recorded: bool, tmp_path: Path) -> None:
     """Shards, stages, crashes, groups of gradients in a message, and models without a server."""
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
@@ -125,7 +123,7 @@ def test_the_trace_of_every_kind_of_method_keeps_the_format(
     ) == len(applied)
 
 
-def test_a_window_keeps_what_has_a_part_in_it(line: Result) -> None:
+def test_window_keeps_events_that_overlap_it(line: Result) -> None:
     found = traced(line, TimeWindow(1.5, 3.0))
     assert broken(json.dumps({"traceEvents": found})) == []
     slices = {(event["name"], event["ts"] / 1e6) for event in found if event["ph"] == "X"}
@@ -160,7 +158,7 @@ def test_the_checker_finds_planted_faults(
     assert broken(json.dumps({"traceEvents": found}))
 
 
-def test_the_command_writes_beside_the_run_and_says_what_is_missing(
+def test_export_writes_trace_and_warns_without_messages(
     toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run(load(toy()), tmp_path / "out")
@@ -177,7 +175,7 @@ def test_the_command_writes_beside_the_run_and_says_what_is_missing(
     assert "expected 0 <= --from < --until, got 3 and 2" in capsys.readouterr().err
 
 
-def test_the_trace_of_a_sweep_asks_for_one_run(
+def test_trace_of_sweep_is_refused(
     toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in (0, 1):

@@ -64,7 +64,7 @@ SLOW = pytest.mark.slow
     "method",
     ["async_ps", pytest.param("sync_ps", marks=SLOW), pytest.param("all_reduce", marks=SLOW)],
 )
-def test_real_processes_learn_what_the_simulator_does_in_their_order(tmp_path, method):
+def test_real_processes_give_weights_of_replayed_simulation(tmp_path, method):
     spec = spec_of(tmp_path, f"algorithm={method}")
     run = run_real(spec)
     rows = run.rows
@@ -80,7 +80,7 @@ def test_real_processes_learn_what_the_simulator_does_in_their_order(tmp_path, m
 
 
 @SLOW
-def test_a_worker_sleeps_for_the_rest_of_the_time_that_the_law_says(tmp_path):
+def test_worker_sleeps_for_rest_of_drawn_time(tmp_path):
     """Each takes as long as in the simulation with the same seed, or longer: a machine does not
     wake it early.
     """
@@ -121,9 +121,7 @@ class Ends:
     ("how", "patience", "said"),
     [("dies", 60.0, "was killed by signal 9"), ("hangs", 15.0, "Timed out")],
 )
-def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(
-    tmp_path, monkeypatch, how, patience, said
-):
+def test_dead_or_hung_process_ends_run(tmp_path, monkeypatch, how, patience, said):
     # other tests may run processes at the same time
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"ending_{how}.py").write_text(DYING)
@@ -259,7 +257,7 @@ def known_run(compute=(0.0231, 0.0317, 0.0412, 0.0293), updates=400, jitter=0.0)
     return RealRun(rows, np.zeros((1, 0)), load=0.0, cores=2)
 
 
-def test_a_calibration_finds_the_times_of_a_known_server_and_simulates_them(tmp_path):
+def test_calibration_recovers_times_of_known_server(tmp_path):
     """The simulated rows have the times of the recurrence, each of which is a mean that the
     estimates have found.
     """
@@ -302,7 +300,7 @@ def times_at(size):
 
 
 @pytest.mark.parametrize("size", [2e5, 1e6, 8e6])
-def test_two_sizes_of_messages_give_the_times_of_any_other(tmp_path, monkeypatch, size):
+def test_two_message_sizes_predict_times_of_third(tmp_path, monkeypatch, size):
     """Latency and bandwidth apart, and what takes the server's time at this size; the simulation
     has the real times.
     """
@@ -335,7 +333,7 @@ def test_two_sizes_of_messages_give_the_times_of_any_other(tmp_path, monkeypatch
     )
 
 
-def test_larger_messages_that_take_no_longer_have_no_bandwidth(tmp_path):
+def test_equal_times_of_two_sizes_give_no_bandwidth(tmp_path):
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -351,7 +349,7 @@ def test_larger_messages_that_take_no_longer_have_no_bandwidth(tmp_path):
         fit_sizes([times, times], (1e5, 1e5), spec)
 
 
-def test_two_sizes_of_a_collectives_messages_give_its_latency_and_its_bandwidth(tmp_path):
+def test_two_sizes_give_latency_and_bandwidth_of_collective(tmp_path):
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -372,7 +370,7 @@ def test_two_sizes_of_a_collectives_messages_give_its_latency_and_its_bandwidth(
     assert fitted == pytest.approx({"network.latency": alpha, "network.bandwidth": 1 / beta})
 
 
-def test_what_happens_in_the_warm_up_is_not_counted(tmp_path):
+def test_warm_up_is_not_counted(tmp_path):
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -388,7 +386,7 @@ def test_what_happens_in_the_warm_up_is_not_counted(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_waiting_is_the_share_of_time_in_which_nothing_is_computed():
+def test_waiting_is_share_of_time_without_computing():
     """Of n rounds of c seconds with s between them: 1 - n c / (n c + (n - 1) s)."""
     n, c, s = 45, 0.03, 0.012
     rows = collective_timeline([c] * 4, 50, s)
@@ -487,7 +485,7 @@ def test_a_calibration_simulates_known_rounds(tmp_path, method):
     assert table["difference"].abs().max() < 1e-9
 
 
-def test_each_time_that_is_left_out_makes_the_simulation_faster(tmp_path):
+def test_simulation_is_faster_without_any_one_time(tmp_path):
     """Without any of them workers never wait: they make as many updates as their own times
     allow.
     """
@@ -519,7 +517,7 @@ def test_each_time_that_is_left_out_makes_the_simulation_faster(tmp_path):
 @pytest.mark.parametrize(
     "key", ["receive_seconds", "reply_seconds", "apply_seconds", "network.latency"]
 )
-def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
+def test_cluster_without_measured_time_does_not_agree(tmp_path, key):
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -571,7 +569,7 @@ def test_a_run_of_a_few_gradients_is_refused(tmp_path):
         run_real(spec_of(tmp_path, "stop.updates=10"))
 
 
-def test_nothing_is_judged_where_the_load_exceeds_the_cores(tmp_path):
+def test_load_above_cores_gives_no_verdict(tmp_path):
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -584,7 +582,7 @@ def test_nothing_is_judged_where_the_load_exceeds_the_cores(tmp_path):
     assert set(compare_real(busy, spec, tmp_path)["agrees"]) == {""}
 
 
-def test_total_variation_is_half_of_what_two_histograms_differ_by():
+def test_total_variation_is_half_of_absolute_difference():
     assert total_variation(np.array([0.5, 0.5]), np.array([0.0, 0.5, 0.5])) == 0.5
     assert total_variation(np.array([1.0]), np.array([0.0, 1.0])) == 1.0
 
@@ -643,7 +641,7 @@ def test_what_the_commands_cannot_do_is_one_line(tmp_path, capsys, monkeypatch):
         assert error.count("\n") == 1
 
 
-def test_the_page_has_how_far_other_sizes_are_off():
+def test_page_has_errors_at_other_message_sizes():
     stored = pd.read_csv(ROOT / "results/real/other_sizes.csv").set_index(["quantity", "config"])[
         "difference"
     ]

@@ -130,7 +130,7 @@ def test_a_planted_fault_is_found(text: str, place: str, fault: str) -> None:
     assert faults(text.replace(place, fault, 1))
 
 
-def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_page_of_run_has_config_and_hashes(toy: Callable[..., Path], tmp_path: Path) -> None:
     result = run(load(toy(), "record.messages=true"), tmp_path)
     found = Page(report_page([result]))
     assert found.faults == []
@@ -168,7 +168,7 @@ def test_staleness_is_counted_over_applied_gradients(
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
-def test_a_browser_shows_it_without_a_word_on_its_console(text: str, tmp_path: Path) -> None:
+def test_browser_shows_report_without_console_messages(text: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(text, encoding="utf-8")
     command = [
         str(CHROMIUM),

@@ -35,7 +35,7 @@ def digests(tmp_path, monkeypatch, *overrides):
         "cluster.server_crashes=[{at: 0.8}]",
     ],
 )
-def test_run_with_a_decimal_moment_has_a_new_id(tmp_path, monkeypatch, override):
+def test_run_with_decimal_moment_has_new_id(tmp_path, monkeypatch, override):
     before, now = digests(tmp_path, monkeypatch, override)
     assert before != now
 

@@ -331,7 +331,7 @@ def test_rough_seconds_order_runs_by_length(toy):
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_cluster_engine_leaves_the_same_results(toy, tmp_path, backend, package):
+def test_dask_and_ray_give_results_of_local_run(toy, tmp_path, backend, package):
     if find_spec(package) is None:
         pytest.skip(f"{backend} is not installed: pip install laggard[{backend}]")
     path = toy("sweep: {seed: [0, 1, 2, 3]}")

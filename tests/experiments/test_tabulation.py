@@ -331,7 +331,7 @@ def test_runs_that_differ_in_lists_are_rows(toy, tmp_path):
     assert len(table(label_results(found)).lines()) == 1 + 4
 
 
-def test_interval_of_a_share_ends_at_0_and_1(results):
+def test_interval_of_share_ends_at_0_and_1(results):
     made = table(results, columns="learning.lr", values=["accuracy"])
     assert ((made.records["low"] >= 0) & (made.records["high"] <= 1)).all()
     every = [Estimate(middle, 0.3, "mean", 3, None, 0) for middle in (0.1, 0.5, 0.9)]

@@ -159,7 +159,7 @@ def test_leaf_that_contradicts_itself_is_refused(tmp_path, document, reason):
         read_femnist(str(path), str(path))
 
 
-def test_user_in_two_files_of_leaf_is_one_writer(tmp_path):
+def test_user_in_two_leaf_files_is_one_writer(tmp_path):
     for name in ("a1.json", "a2.json"):
         (tmp_path / name).write_text(json.dumps(leaf()))
     samples = read_femnist(str(tmp_path), str(tmp_path))

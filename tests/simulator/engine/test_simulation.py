@@ -125,7 +125,7 @@ def test_limits_are_exact(stop, reached, value, law):
     )
 
 
-def test_nothing_counts_after_limit():
+def test_updates_after_limit_are_not_counted():
     """An algorithm that applies several times without waiting stops in the midst of it."""
 
     class Greedy(Delayed):

@@ -132,7 +132,7 @@ def test_names_of_nodes_are_ranked_in_natural_order(tmp_path, prefix, width):
         ("<graphml><graph>", "no element|Graph.file"),
     ],
 )
-def test_file_that_is_no_graph_is_refused_in_one_line(tmp_path, text, reason):
+def test_file_without_graph_is_refused_in_one_line(tmp_path, text, reason):
     path = tmp_path / "graph.txt"
     path.write_text(text)
     with pytest.raises(InvalidSettingError, match=reason) as caught:
@@ -176,7 +176,7 @@ def check_random_files(tmp_path, seeds):
         assert "\n" not in reason
 
 
-def test_random_graphs_are_read_and_broken_ones_end_in_one_line(tmp_path):
+def test_random_graphs_are_read_or_refused(tmp_path):
     check_random_files(tmp_path, range(100))
 
 

@@ -119,7 +119,7 @@ def test_many_random_tables_are_read_or_refused(tmp_path):
     check_broken_tables(tmp_path, range(1000, 2000))
 
 
-def test_unit_in_the_name_of_a_column_is_told(tmp_path):
+def test_unit_in_column_name_is_reported(tmp_path):
     rows = random_rows(random.Random(0))
     path = write(tmp_path / "a.csv", random.Random(1), rows, "ms")
     with pytest.warns(UserWarning, match="seconds_ms is read in ms"):
@@ -138,13 +138,13 @@ def test_unit_in_the_name_of_a_column_is_told(tmp_path):
         ("step_time_s", None, 5.0),
     ],
 )
-def test_key_and_name_of_a_column_give_the_unit(tmp_path, name, unit, seconds):
+def test_key_and_column_name_give_unit(tmp_path, name, unit, seconds):
     path = tmp_path / "a.csv"
     path.write_text(f"{name}\n5\n")
     assert Trace(str(path), unit=unit).mean == pytest.approx(seconds, rel=1e-12)
 
 
-def test_key_that_contradicts_the_name_of_a_column_is_refused(tmp_path):
+def test_key_that_contradicts_column_name_is_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("duration_ms\n5\n")
     with pytest.raises(InvalidSettingError, match=r"Trace\.unit: expected ms, .* got 's'"):
@@ -187,7 +187,7 @@ def test_names_of_workers_are_ranked_in_natural_order(tmp_path, prefix, width):
     }
 
 
-def test_rank_that_differs_from_the_number_in_a_name_is_told(tmp_path):
+def test_rank_unlike_number_in_name_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("worker,seconds\nn1,0.1\nn2,0.2\n")
     with pytest.warns(UserWarning, match="n1 is 0, n2 is 1"):
@@ -225,7 +225,7 @@ def test_file_with_two_readings_or_none_is_refused(tmp_path, text, reason):
         Trace(str(path))
 
 
-def test_names_in_a_comment_above_the_numbers_are_read(tmp_path):
+def test_names_in_comment_above_numbers_are_read(tmp_path):
     path = tmp_path / "a.txt"
     np.savetxt(path, [[0, 0.5], [1, 0.25]], header="worker seconds")
     assert Trace(str(path), worker="worker").by_rank[1].tolist() == [0.25]
@@ -257,7 +257,7 @@ def test_damaged_or_foreign_files_are_told(tmp_path, content, reason):
     assert "\n" not in str(caught.value)
 
 
-def test_zip_of_one_file_is_read_and_of_two_refused(tmp_path):
+def test_zip_is_read_only_with_one_file(tmp_path):
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.csv", "seconds\n0.5\n")
