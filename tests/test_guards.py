@@ -19,9 +19,9 @@ def cases(name):
 
 
 GUARDS = {
-    "consensus": spread.test_consensus_is_the_root_mean_square_distance_to_the_mean,
-    "crashed": spread.test_a_crashed_node_s_model_is_not_in_the_mean,
-    "accuracy": spread.test_a_run_stops_at_the_accuracy_that_a_member_reaches_first,
+    "consensus": spread.test_consensus_is_distance_to_mean_model,
+    "crashed": spread.test_model_of_crashed_node_is_not_in_mean,
+    "accuracy": spread.test_run_stops_at_accuracy_of_first_member,
     "async_ps": lambda: cases("async_ps"),
     "sync_ps": lambda: cases("sync_ps"),
     "dpsgd": lambda: cases("dpsgd"),
