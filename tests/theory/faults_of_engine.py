@@ -126,19 +126,19 @@ def at_other_weights(right: Any) -> Any:
 ENGINE = {
     "messages are half as large": (
         Replaced(transport.Transport, "carry", half_as_large),
-        partial(test_networks.test_alone, "fair"),
+        partial(test_networks.test_message_takes_latency_and_transfer, "fair"),
     ),
     "latency is paid twice": (
         Replaced(transport.Transport, "_between", latency_twice),
-        test_networks.test_token,
+        test_networks.test_message_without_bytes_takes_latency,
     ),
     "cards are half duplex": (
         Replaced(transport.Transport, "_link", half_duplex),
-        partial(test_networks.test_full_duplex, "fair"),
+        partial(test_networks.test_directions_of_card_do_not_share, "fair"),
     ),
     "a queue forgets what it serves": (
         Replaced(fifo.FifoSharing, "_enter", forgetful_queue),
-        partial(test_networks.test_gather_and_scatter, False, "fifo"),
+        partial(test_networks.test_gather_and_scatter_take_equal_time, False, "fifo"),
     ),
     "fair sharing does not notice arrivals": (
         Replaced(
@@ -146,31 +146,31 @@ ENGINE = {
             "_group",
             lambda right: lambda self, met: star.ProcessorSharingStar(self._env, next(iter(met))),
         ),
-        partial(test_networks.test_latecomer, "fair"),
+        partial(test_networks.test_later_message_shares_card, "fair"),
     ),
     "a link of one's own is as fast as the level": (
         Replaced(star.ProcessorSharingStar, "_balance", without_caps),
-        test_networks.test_two_cards,
+        test_networks.test_fair_sharing_is_max_min_fair,
     ),
     "messages do not share a trunk": (
         Replaced(groups.Trunks, "between", trunks_of_ones_own),
-        partial(test_trunks.test_two_data_centres, 8, "fair"),
+        partial(test_trunks.test_two_data_centres_share_one_trunk, 8, "fair"),
     ),
     "both directions of a trunk are one link": (
         Replaced(groups.Trunks, "between", trunk_for_both_ways),
-        partial(test_trunks.test_two_data_centres, 8, "fifo"),
+        partial(test_trunks.test_two_data_centres_share_one_trunk, 8, "fifo"),
     ),
     "a trunk shares alike, whatever limits a message elsewhere": (
         Replaced(fair.MaxMin, "_rate", shares_alike),
-        test_trunks.test_unequal_trunks,
+        test_trunks.test_unequal_trunks_leave_rest_to_others,
     ),
     "rates are not solved anew at a change": (
         Replaced(varying.VaryingFairSharing, "_change", lambda right: lambda self: None),
-        test_network_changes.test_two_share,
+        test_network_changes.test_two_messages_share_changing_card,
     ),
     "messages overtake others": (
         Replaced(latency.Latencies, "schedule", overtaking),
-        test_network_changes.test_no_overtaking,
+        test_network_changes.test_messages_to_node_do_not_overtake,
     ),
     "every tenth message is lost": (
         Replaced(transport.Transport, "carry", losing_messages),
@@ -178,15 +178,18 @@ ENGINE = {
     ),
     "durations are another worker's": (
         Replaced(Durations, "next", another_duration_each),
-        test_engine.test_common_random_numbers,
+        test_engine.test_worker_keeps_durations_in_other_runs,
     ),
     "a slow worker is as fast as the others": (
         Replaced(machine, "apply_slowdowns", lambda right: lambda seconds, now, slowdowns: seconds),
-        test_times.test_one_slow_worker,
+        test_times.test_speed_up_shows_one_slow_worker,
     ),
     "cancelled work goes on": (
         Replaced(events.Work, "cancel", cancel_the_gradient_only),
-        partial(test_times.test_first_k_cancelled, "exponential: (H_P - H_(P-K)) / mu"),
+        partial(
+            test_times.test_update_takes_kth_duration_with_cancelling,
+            "exponential: (H_P - H_(P-K)) / mu",
+        ),
     ),
     "a worker learns what its neighbour should": (
         Replaced(
@@ -194,7 +197,7 @@ ENGINE = {
             "batches",
             lambda right: lambda self, rank, rngs: right(self, (rank + 1) % self.workers, rngs),
         ),
-        test_heterogeneity.test_balance,
+        test_heterogeneity.test_gradients_per_worker_follow_speed,
     ),
     "gradients are those of other weights": (
         Replaced(pool.GradientPool, "_evaluate", at_other_weights),

@@ -147,7 +147,7 @@ NODES = {
         Replaced(
             COLLECTIVES, "ring", lambda right: replace(right, phases=whole_models(right.phases))
         ),
-        partial(test_collectives.test_times, "ring", "fair"),
+        partial(test_collectives.test_collective_time_follows_closed_form, "ring", "fair"),
     ),
     "a cube adds its own value twice": (
         Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 1)),
@@ -159,7 +159,7 @@ NODES = {
     ),
     "a host's workers have a card each": (
         Replaced(Network, "machine", lambda right: lambda self, rank, workers: rank),
-        partial(test_collectives.test_hierarchical, 8, 2),
+        partial(test_collectives.test_hierarchical_time_follows_closed_form, 8, 2),
     ),
     "buckets wait for the whole gradient": (
         Replaced(
@@ -167,35 +167,35 @@ NODES = {
             "fill_buckets",
             lambda right: lambda *given: [bucket._replace(ready=1.0) for bucket in right(*given)],
         ),
-        partial(test_collectives.test_buckets, "ring", 0.25),
+        partial(test_collectives.test_buckets_are_exchanged_in_order, "ring", 0.25),
     ),
     "slices go in order": (
         Replaced(p3.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)),
-        partial(test_collectives.test_priority, 0.11),
+        partial(test_collectives.test_p3_sends_front_layers_first, 0.11),
     ),
     "an all-reduce sums slices in order": (
         Replaced(
             slicing.SliceQueue, "put", lambda right: lambda self, layer, item: right(self, 0, item)
         ),
-        partial(test_collectives.test_priority_all_reduce, 0.4),
+        partial(test_collectives.test_ring_sums_front_layers_first, 0.4),
     ),
     "a sum begins with its last slice": (
         Replaced(
             priority_all_reduce, "concatenate", lambda right: lambda parts: right(parts[::-1])
         ),
-        partial(test_collectives.test_sums_in_slices, "priority"),
+        partial(test_collectives.test_slices_by_priority_change_no_weight, "priority"),
     ),
     "a forward pass waits for all layers": (
         Replaced(slicing.Sliced, "layers", forward_at_the_end),
-        partial(test_collectives.test_priority, 0.11),
+        partial(test_collectives.test_p3_sends_front_layers_first, 0.11),
     ),
     "slices bring a model that is not all new": (
         Replaced(p3.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)),
-        partial(test_parameter_server.test_slices, "fifo"),
+        partial(test_parameter_server.test_slices_by_priority_change_no_weight, "fifo"),
     ),
     "push-sum ignores w": (
         Replaced(push_sum.SGP, "model", lambda right: lambda self, x, own: x),
-        partial(test_gossip.test_mean_of_starts, "a digraph", 0),
+        partial(test_gossip.test_models_tend_to_mean_of_starts, "a digraph", 0),
     ),
     "a share is sent whole": (
         Replaced(
@@ -203,11 +203,11 @@ NODES = {
             "push",
             on_spoilt(whole_shares),
         ),
-        partial(test_gossip.test_conserved, 8, 0),
+        partial(test_gossip.test_push_sum_conserves_weight_and_models, 8, 0),
     ),
     "a gradient is applied to z": (
         Replaced(Rule, "update", at_the_weights_read),
-        partial(test_gossip.test_conserved, 8, 1),
+        partial(test_gossip.test_push_sum_conserves_weight_and_models, 8, 1),
     ),
     "rows add up to 1 where columns must": (
         Replaced(
@@ -217,15 +217,25 @@ NODES = {
                 lambda topology, sender, receiver, *rest: right(topology, receiver, sender, *rest)
             ),
         ),
-        partial(test_gossip.test_mean_of_starts, "a digraph", 0),
+        partial(test_gossip.test_models_tend_to_mean_of_starts, "a digraph", 0),
     ),
     "weights are those of a star on every graph": (
         Replaced(MIXINGS, "metropolis", lambda right: lambda *given: 1 / given[-1]),
-        partial(test_gossip_methods.test_matrices, "ring", "combine_then_adapt", ""),
+        partial(
+            test_gossip_methods.test_models_match_loop_over_metropolis_matrices,
+            "ring",
+            "combine_then_adapt",
+            "",
+        ),
     ),
     "D-PSGD steps from the wrong side": (
         Replaced(gossip.DPSGD, "worker", settings(order=lambda self: OTHER_ORDER[self.order])),
-        partial(test_gossip_methods.test_matrices, "ring", "combine_then_adapt", ""),
+        partial(
+            test_gossip_methods.test_models_match_loop_over_metropolis_matrices,
+            "ring",
+            "combine_then_adapt",
+            "",
+        ),
     ),
     "D-PSGD averages without itself": (
         Replaced(
@@ -233,52 +243,59 @@ NODES = {
             "combine",
             on_spoilt(lambda own: {"weights": torch.zeros_like(own.weights)}),
         ),
-        partial(test_gossip.test_conserved_in_step, "combine_then_adapt"),
+        partial(test_gossip.test_averaging_with_neighbours_conserves_sum, "combine_then_adapt"),
     ),
     "D-PSGD sends after it computed": (
         Replaced(gossip.DPSGD, "tell", lambda right: lambda self, own, step: None),
         Replaced(gossip.DPSGD, "combine", telling_late),
-        partial(test_gossip_times.test_seconds_per_step, "dpsgd, ring, combine", 2.0),
+        partial(test_gossip_times.test_step_time_follows_closed_form, "dpsgd, ring, combine", 2.0),
     ),
     "an average is not atomic": (
         Replaced(gossip.ADPSGD, "answer", answering(0.5, pause=True)),
-        partial(test_gossip.test_pairwise, "lr 0", 0.0),
+        partial(test_gossip.test_pairs_conserve_sum, "lr 0", 0.0),
     ),
     "pairs average after the gradient": (
         Replaced(gossip.OverlapADPSGD, "worker", lambda right: gossip.ADPSGD.worker),
-        partial(test_gossip_times.test_seconds_per_average, "adpsgd_overlap", "max(t_c, 2 E)", 2.0),
+        partial(
+            test_gossip_times.test_average_time_follows_closed_form,
+            "adpsgd_overlap",
+            "max(t_c, 2 E)",
+            2.0,
+        ),
     ),
     "the asked averages twice": (
         Replaced(gossip.ADPSGD, "answer", answering(1.0, pause=False)),
-        partial(test_gossip.test_pairwise, "lr 0", 0.0),
+        partial(test_gossip.test_pairs_conserve_sum, "lr 0", 0.0),
     ),
     "overlap waits for its own exchange": (
         Replaced(push_sum.SGP, "worker", lambda right: push_sum.SGP.in_step),
-        partial(test_gossip_times.test_seconds_per_step, "sgp, one peer, overlap 1", 2.0),
+        partial(
+            test_gossip_times.test_step_time_follows_closed_form, "sgp, one peer, overlap 1", 2.0
+        ),
     ),
     "overlap SGP waits for one exchange at a time": (
         Replaced(push_sum.OverlapSGP, "worker", settings(overlap=lambda self: 1)),
-        partial(test_gossip_times.test_outstanding, 4, 1, 0.1),
+        partial(test_gossip_times.test_push_interval_follows_closed_form, 4, 1, 0.1),
     ),
     "shares that come between two pushes are left": (
         Replaced(
             push_sum.OverlapSGP, "worker", on_spoilt(lambda own: {"arrived": lambda tag: False})
         ),
-        partial(test_gossip_methods.test_late_shares, 5, 1),
+        partial(test_gossip_methods.test_late_shares_match_loop_over_matrices, 5, 1),
     ),
     "overlap SGP pushes after every gradient": (
         Replaced(push_sum.OverlapSGP, "worker", settings(local_steps=lambda self: 1)),
-        partial(test_gossip_methods.test_late_shares, 3, 2),
+        partial(test_gossip_methods.test_late_shares_match_loop_over_matrices, 3, 2),
     ),
     "what is under way still counts for its sender": (
         Replaced(push_sum.OverlapSGP, "begin", whole_weights),
-        partial(test_gossip.test_outstanding, 3, 1),
+        partial(test_gossip.test_exchanges_under_way_lose_nothing, 3, 1),
     ),
     "an exponential graph has wrong hops": (
         Replaced(
             Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]
         ),
-        test_gossip.test_one_peer,
+        test_gossip.test_one_exponential_peer_averages_in_log2_steps,
     ),
     "the backward pass uses the newest weights": (
         Replaced(
@@ -286,23 +303,23 @@ NODES = {
             "join_slices",
             lambda right: lambda read: right([each.stamp[0].weights for each in read]),
         ),
-        test_pipelines.test_weight_stashing,
+        test_pipelines.test_weight_stashing_delays_each_stage,
     ),
     "PipeDream is flushed": (
         Replaced(pipelines.PipeDream, "worker", lambda right: pipelines.Naive.worker),
-        test_pipelines.test_weight_stashing,
+        test_pipelines.test_weight_stashing_delays_each_stage,
     ),
     "GPipe lets one micro-batch forward at a time": (
         Replaced(pipelines.GPipe, "warm_up", lambda right: lambda self, own: 1),
-        partial(test_pipelines.test_bubble, "gpipe", 6),
+        partial(test_pipelines.test_bubble_follows_closed_form, "gpipe", 6),
     ),
     "replicas keep their gradients to themselves": (
         Replaced(pipelines.GPipe, "average", lambda right: own_mean),
-        partial(test_pipelines.test_replicas, "gpipe"),
+        partial(test_pipelines.test_replicas_equal_data_parallel_workers, "gpipe"),
     ),
     "a sum over replicas counts as the mean of one": (
         Replaced(pipelines.GPipe, "average", times_replicas),
-        partial(test_pipelines.test_replicas, "1f1b"),
+        partial(test_pipelines.test_replicas_equal_data_parallel_workers, "1f1b"),
     ),
     "a stage sends its replicas the whole model": (
         Replaced(
@@ -310,7 +327,7 @@ NODES = {
             "average",
             lambda right: lambda self, own, size, given: right(self, own, 1.0, given),
         ),
-        partial(test_pipelines.test_replicated, "gpipe"),
+        partial(test_pipelines.test_replicated_stages_sum_gradients_after_flush, "gpipe"),
     ),
     "2BW has one version": (
         Replaced(
@@ -318,6 +335,6 @@ NODES = {
             "forward",
             lambda right: lambda self, weights: right(self, self._node.weights),
         ),
-        partial(test_pipelines.test_two_versions, 3),
+        partial(test_pipelines.test_micro_batches_use_previous_weights, 3),
     ),
 }

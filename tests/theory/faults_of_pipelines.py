@@ -73,19 +73,19 @@ PIPELINES = {
             "join_slices",
             lambda right: lambda read: right([each.stamp[0].weights for each in read]),
         ),
-        partial(test_asynchronous_pipelines.test_recorded_order, "sgd"),
+        partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "sgd"),
     ),
     "a stage's server answers before it applies": (
         Replaced(AsyncPipelines, "server", on_spoilt(before_its_update)),
-        partial(test_asynchronous_pipelines.test_one_replica, "gpipe"),
+        partial(test_asynchronous_pipelines.test_one_replica_equals_flushed_pipeline, "gpipe"),
     ),
     "replicas of a pipeline wait for each other": (
         Replaced(AsyncPipelines, "server", in_step),
-        test_asynchronous_pipelines.test_slow_replica,
+        test_asynchronous_pipelines.test_slow_stage_delays_own_replica_only,
     ),
     "a stage pushes its last micro-batch alone": (
         Replaced(staging.Carriage, "make_passes", one_gradient),
-        partial(test_asynchronous_pipelines.test_recorded_order, "sgd"),
+        partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "sgd"),
     ),
     "a stage pushes the whole model": (
         Replaced(
@@ -99,7 +99,11 @@ PIPELINES = {
                 }
             ),
         ),
-        partial(test_asynchronous_pipelines.test_exchange, "gpipe", (1, 1, 1, 1)),
+        partial(
+            test_asynchronous_pipelines.test_one_replica_waits_for_its_servers,
+            "gpipe",
+            (1, 1, 1, 1),
+        ),
     ),
     "the answer to a stage has the whole model": (
         Replaced(
@@ -107,10 +111,16 @@ PIPELINES = {
             "server",
             on_spoilt(lambda own: {"send": lambda to, content, size: own.send(to, content)}),
         ),
-        partial(test_asynchronous_pipelines.test_exchange, "1f1b", (1, 5, 1, 9)),
+        partial(
+            test_asynchronous_pipelines.test_one_replica_waits_for_its_servers, "1f1b", (1, 5, 1, 9)
+        ),
     ),
     "a replica waits for the parameters of all its stages": (
         Replaced(AsyncPipelines, "worker", waiting_for_all),
-        partial(test_asynchronous_pipelines.test_exchange, "gpipe", (1, 5, 1, 9)),
+        partial(
+            test_asynchronous_pipelines.test_one_replica_waits_for_its_servers,
+            "gpipe",
+            (1, 5, 1, 9),
+        ),
     ),
 }

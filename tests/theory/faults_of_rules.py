@@ -169,12 +169,15 @@ def clipping_decay_too(right: Any) -> Any:
 RULES = {
     "weight decay is decoupled": (
         Replaced(Rule, "step", decoupled_decay),
-        partial(test_recipe.test_weight_decay, "adam"),
+        partial(test_recipe.test_weight_decay_matches_torch, "adam"),
     ),
-    "weight decay is late": (Replaced(Rule, "update", late_decay), test_recipe.test_decay_is_fresh),
+    "weight decay is late": (
+        Replaced(Rule, "update", late_decay),
+        test_recipe.test_decay_uses_fresh_weights,
+    ),
     "weight decay is clipped too": (
         Replaced(Rule, "step", clipping_decay_too),
-        partial(test_recipe.test_clipping, "clip_grad_norm_"),
+        partial(test_recipe.test_clipping_matches_torch, "clip_grad_norm_"),
     ),
     "short gradients are made longer": (
         Replaced(
@@ -182,7 +185,7 @@ RULES = {
             "__call__",
             lambda right: lambda self, g: self.norm * g / g.norm(dim=1, keepdim=True),
         ),
-        partial(test_recipe.test_clipping, "clip_grad_norm_"),
+        partial(test_recipe.test_clipping_matches_torch, "clip_grad_norm_"),
     ),
     "members are clipped by one norm": (
         Replaced(
@@ -190,19 +193,19 @@ RULES = {
             "__call__",
             lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0),
         ),
-        test_recipe.test_members,
+        test_recipe.test_members_with_recipes_equal_single_runs,
     ),
     "large entries are clipped from above alone": (
         Replaced(
             clipping.ClipValue, "__call__", lambda right: lambda self, g: g.clamp(max=self.value)
         ),
-        partial(test_recipe.test_clipping, "clip_grad_value_"),
+        partial(test_recipe.test_clipping_matches_torch, "clip_grad_value_"),
     ),
     "a step is an update late": (
         Replaced(
             schedules.Step, "__call__", settings(at=lambda step: [place + 1 for place in step.at])
         ),
-        partial(test_rules.test_schedules, "steps at given updates"),
+        partial(test_rules.test_schedules_match_torch, "steps at given updates"),
     ),
     "of several schedules the last counts": (
         Replaced(
@@ -210,43 +213,49 @@ RULES = {
             "__call__",
             lambda right: lambda self, progress: self.schedules[-1](progress),
         ),
-        partial(test_rules.test_schedules, "a warm-up and steps at given epochs"),
+        partial(test_rules.test_schedules_match_torch, "a warm-up and steps at given epochs"),
     ),
     "the cosine does not wait for the warm-up": (
         Replaced(schedules.Cosine, "__call__", settings(after=lambda cosine: 0.0)),
-        partial(test_rules.test_schedules, "a warm-up and a cosine after it"),
+        partial(test_rules.test_schedules_match_torch, "a warm-up and a cosine after it"),
     ),
     "labels are not smoothed": (
         Replaced(losses.CrossEntropyLoss, "function", lambda right: lambda self: cross_entropy),
-        partial(test_recipe.test_training_loop, MLP(hidden=[16]), float64, 200, 1e-11),
+        partial(
+            test_recipe.test_recipe_matches_training_loop_of_torch,
+            MLP(hidden=[16]),
+            float64,
+            200,
+            1e-11,
+        ),
     ),
     "SGD climbs": (
         Replaced(optimizers.SGD, "step", climbing),
-        partial(test_rules.test_optimizers, "sgd"),
+        partial(test_rules.test_optimizers_match_torch, "sgd"),
     ),
     "heavy ball is damped": (
         Replaced(optimizers.SGD, "step", damped),
-        partial(test_rules.test_optimizers, "momentum"),
+        partial(test_rules.test_optimizers_match_torch, "momentum"),
     ),
     "Nesterov looks not ahead": (
         Replaced(optimizers.Nesterov, "step", lambda right: optimizers.SGD.step),
-        partial(test_rules.test_optimizers, "nesterov"),
+        partial(test_rules.test_optimizers_match_torch, "nesterov"),
     ),
     "Adagrad forgets": (
         Replaced(optimizers.Adagrad, "step", forgetting),
-        partial(test_rules.test_optimizers, "adagrad"),
+        partial(test_rules.test_optimizers_match_torch, "adagrad"),
     ),
     "RMSProp without the root": (
         Replaced(optimizers.RMSProp, "step", without_the_root),
-        partial(test_rules.test_optimizers, "rmsprop"),
+        partial(test_rules.test_optimizers_match_torch, "rmsprop"),
     ),
     "Adam's bias stays": (
         Replaced(optimizers.Adam, "step", biased),
-        partial(test_rules.test_optimizers, "adam"),
+        partial(test_rules.test_optimizers_match_torch, "adam"),
     ),
     "AdamW's decay has no learning rate": (
         Replaced(optimizers.AdamW, "step", undamped_decay),
-        partial(test_rules.test_optimizers, "adamw"),
+        partial(test_rules.test_optimizers_match_torch, "adamw"),
     ),
     "DC-ASGD-a lacks the root": (
         Replaced(
@@ -256,21 +265,21 @@ RULES = {
                 lambda value, made, squares: value + (made - value) / (squares + 1e-7).sqrt()
             ),
         ),
-        test_rules.test_exact_hessian,
+        test_rules.test_exact_hessian_gives_fresh_gradient,
     ),
     "DC-ASGD-c's backup is an alias of the live weights": (
         Replaced(compensations.DCASGDc, "correct", corrected(lambda value, made, state: value)),
-        test_rules.test_exact_hessian,
+        test_rules.test_exact_hessian_gives_fresh_gradient,
     ),
     "DC-ASGD-c's backup is another worker's": (
         Replaced(compensations.DCASGDc, "correct", backup_of_another),
-        partial(test_pseudo_code.test_compensations, "DC-ASGD-c"),
+        partial(test_pseudo_code.test_compensations_match_pseudo_code, "DC-ASGD-c"),
     ),
     "DC-ASGD moves the wrong way": (
         Replaced(
             compensations.DCASGDc, "correct", corrected(lambda value, made, state: 2 * value - made)
         ),
-        test_rules.test_exact_hessian,
+        test_rules.test_exact_hessian_gives_fresh_gradient,
     ),
     "once-stale gradients count half": (
         Replaced(
@@ -278,11 +287,11 @@ RULES = {
             "weight",
             lambda right: lambda self, gradient, lr: 1 / (1 + gradient.staleness),
         ),
-        partial(test_pseudo_code.test_compensations, "lr / staleness"),
+        partial(test_pseudo_code.test_compensations_match_pseudo_code, "lr / staleness"),
     ),
     "delay-adaptive has no bound": (
         Replaced(damping.DelayAdaptive, "weight", without_a_bound),
-        partial(test_pseudo_code.test_compensations, "min(lr, c / staleness)"),
+        partial(test_pseudo_code.test_compensations_match_pseudo_code, "min(lr, c / staleness)"),
     ),
     "gap-aware multiplies by the gap": (
         Replaced(
@@ -290,13 +299,13 @@ RULES = {
             "correct",
             corrected(lambda value, made, state: value * value / made),
         ),
-        partial(test_pseudo_code.test_compensations, "gap-aware"),
+        partial(test_pseudo_code.test_compensations_match_pseudo_code, "gap-aware"),
     ),
     "1/N counts twice": (
         Replaced(
             damping.OneOverN, "weight", lambda right: lambda self, *given: right(self, *given) ** 2
         ),
-        test_rules.test_damping,
+        test_rules.test_damping_scales_learning_rate,
     ),
     "fresh gradients are compensated": (
         Replaced(
@@ -304,11 +313,11 @@ RULES = {
             "weight",
             lambda right: lambda self, gradient, lr: 2 / (1 + gradient.staleness),
         ),
-        partial(test_rules.test_one_worker, "lr / staleness"),
+        partial(test_rules.test_fresh_gradients_are_not_compensated, "lr / staleness"),
     ),
     "gradients are added up": (
         Replaced(Rule, "update", adding_up),
-        test_parameter_server.test_large_batch,
+        test_parameter_server.test_synchronous_update_equals_large_batch,
     ),
     "members of an ensemble are mixed": (
         Replaced(optimizers.SGD, "step", mixing_members),

@@ -122,11 +122,11 @@ def late(right: Any) -> Any:
 SERVERS = {
     "a server returns with the weights of its crash": (
         Replaced(recovery.Recovery, "lose", keeping("weights")),
-        partial(test_failures.test_restore, "sgd"),
+        partial(test_failures.test_restore_resets_weights_and_optimizer, "sgd"),
     ),
     "a checkpoint has no state of the optimiser": (
         Replaced(recovery.Recovery, "lose", keeping("state")),
-        partial(test_failures.test_restore, "adam"),
+        partial(test_failures.test_restore_resets_weights_and_optimizer, "adam"),
     ),
     "a server returns with a new optimiser": (
         Replaced(
@@ -134,7 +134,7 @@ SERVERS = {
             "server",
             lambda right: lambda self, own: right(self, setattr(own, "state", None) or own),
         ),
-        partial(test_failures.test_pause, "async_ps"),
+        partial(test_failures.test_crash_with_fresh_checkpoint_is_pause, "async_ps"),
     ),
     "periods of checkpoints go on over a crash": (
         Replaced(recovery.Recovery, "restart", late),
@@ -146,7 +146,7 @@ SERVERS = {
     ),
     "DC-ASGD-a has one mean square for all workers": (
         Replaced(damping.Uncompensated, "shared", lambda right: True),
-        partial(test_pseudo_code.test_compensations, "DC-ASGD-a"),
+        partial(test_pseudo_code.test_compensations_match_pseudo_code, "DC-ASGD-a"),
     ),
     "momentum is kept at the workers": (
         Replaced(Rule, "update", state_per_worker),
@@ -154,23 +154,23 @@ SERVERS = {
     ),
     "the server answers before it applies": (
         Replaced(asynchronous.AsyncPS, "server", on_spoilt(before_its_update)),
-        partial(test_staleness.test_asynchronous, "constant"),
+        partial(test_staleness.test_mean_staleness_is_workers_minus_one, "constant"),
     ),
     "what is accumulated is averaged": (
         Replaced(Rule, "update", averaging),
-        test_asynchronous.test_downpour,
+        test_asynchronous.test_downpour_sum_equals_mean_at_larger_rate,
     ),
     "a replica pushes a gradient twice": (
         Replaced(Shards, "push", pushing_twice),
-        partial(test_asynchronous.test_replica_alone, 3),
+        partial(test_asynchronous.test_one_replica_equals_sgd, 3),
     ),
     "a fetch is due after every push": (
         Replaced(asynchronous.Downpour, "worker", settings(n_fetch=lambda self: self.n_push)),
-        partial(test_staleness.test_downpour, 2, 4, "constant"),
+        partial(test_staleness.test_rarer_fetches_add_staleness, 2, 4, "constant"),
     ),
     "a barrier lets workers through": (
         Replaced(asynchronous.Downpour, "admitted", a_round_ahead),
-        test_asynchronous.test_lock_step,
+        test_asynchronous.test_ssp_without_slack_is_lock_step,
     ),
     "k_async takes a worker twice": (
         Replaced(
@@ -178,7 +178,7 @@ SERVERS = {
             "server",
             lambda right: lambda self, own: k_async.SoftSync(self.rule, self.wait_for).server(own),
         ),
-        partial(test_staleness.test_in_groups, "exponential"),
+        partial(test_staleness.test_staleness_in_groups_depends_on_method, "exponential"),
     ),
     "soft_sync's contributors wait": (
         Replaced(
@@ -186,15 +186,15 @@ SERVERS = {
             "server",
             lambda right: lambda self, own: k_async.KAsync(self.rule, self.gradients).server(own),
         ),
-        partial(test_staleness.test_in_groups, "exponential"),
+        partial(test_staleness.test_staleness_in_groups_depends_on_method, "exponential"),
     ),
     "soft_sync's K-th contributor reads too early": (
         Replaced(k_async.SoftSync, "server", on_spoilt(before_its_update)),
-        partial(test_staleness.test_in_groups, "constant"),
+        partial(test_staleness.test_staleness_in_groups_depends_on_method, "constant"),
     ),
     "ssp is a step too generous": (
         Replaced(ssp.SSP, "server", settings(bound=lambda self: self.bound + 1)),
-        test_asynchronous.test_lock_step,
+        test_asynchronous.test_ssp_without_slack_is_lock_step,
     ),
     "ringmaster applies what is just too stale": (
         Replaced(
@@ -202,7 +202,7 @@ SERVERS = {
             "server",
             settings(threshold=lambda self: self.threshold + 1),
         ),
-        partial(test_asynchronous.test_ringmaster, False, 1),
+        partial(test_asynchronous.test_ringmaster_applies_no_older_gradient, False, 1),
     ),
     "Rennala applies the late": (
         Replaced(
@@ -210,27 +210,32 @@ SERVERS = {
             "server",
             lambda right: lambda self, own: k_async.SoftSync(self.rule, self.gradients).server(own),
         ),
-        partial(test_staleness.test_synchronous, "k_batch_sync, K = 5"),
+        partial(
+            test_staleness.test_synchronous_methods_apply_no_stale_gradient, "k_batch_sync, K = 5"
+        ),
     ),
     "Rennala takes one more": (
         Replaced(KBatchSync, "server", settings(gradients=lambda self: self.gradients + 1)),
-        test_times.test_groups,
+        test_times.test_groups_take_k_mini_batches,
     ),
     "the late are applied": (
         Replaced(trace.Trace, "record", with_staleness(lambda staleness: max(0, staleness - 9))),
-        partial(test_staleness.test_asynchronous, "constant"),
+        partial(test_staleness.test_mean_staleness_is_workers_minus_one, "constant"),
     ),
     "the late are not cancelled": (
         Replaced(synchronous.KSync, "server", settings(cancel=lambda self: False)),
-        partial(test_times.test_first_k_cancelled, "exponential: (H_P - H_(P-K)) / mu"),
+        partial(
+            test_times.test_update_takes_kth_duration_with_cancelling,
+            "exponential: (H_P - H_(P-K)) / mu",
+        ),
     ),
     "weights are added as if they were updates": (
         Replaced(local_sgd.LocalSGD, "server", settings(average=lambda self: "updates")),
-        partial(test_local_steps.test_weights_or_updates, 1),
+        partial(test_local_steps.test_mean_of_weights_equals_mean_of_updates, 1),
     ),
     "buffers are forgotten": (
         Replaced(local_sgd.LocalSGD, "worker", settings(reset=lambda self: True)),
-        test_local_steps.test_weights_or_gradients,
+        test_local_steps.test_averaging_weights_equals_gradients_for_one_step,
     ),
     "a shard is sent whole gradients": (
         Replaced(
@@ -240,13 +245,13 @@ SERVERS = {
                 lambda self, content, size=1.0: right(self, content, size * len(self._parts))
             ),
         ),
-        partial(test_local_steps.test_round_of_shards, 4),
+        partial(test_local_steps.test_shards_divide_time_of_round, 4),
     ),
     "local SGD steps once more": (
         Replaced(
             local_sgd.LocalSGD, "worker", settings(local_steps=lambda self: self.local_steps + 1)
         ),
-        test_local_steps.test_weights_or_gradients,
+        test_local_steps.test_averaging_weights_equals_gradients_for_one_step,
     ),
     "DiLoCo's outer step goes the wrong way": (
         Replaced(
@@ -258,7 +263,7 @@ SERVERS = {
                 )
             ),
         ),
-        test_local_steps.test_outer_optimizer,
+        test_local_steps.test_outer_optimizer_includes_averaging_and_nesterov,
     ),
     "the centre does not move": (
         Replaced(
@@ -266,11 +271,11 @@ SERVERS = {
             "server",
             on_spoilt(lambda own: {"apply": lambda _, taken: own.apply(own.weights, taken)}),
         ),
-        partial(test_local_steps.test_elastic_sum, False),
+        partial(test_local_steps.test_elastic_exchange_conserves_sum, False),
     ),
     "a worker moves twice": (
         Replaced(easgd.EASGD, "server", on_spoilt(doubled_moves)),
-        partial(test_local_steps.test_elastic_sum, False),
+        partial(test_local_steps.test_elastic_exchange_conserves_sum, False),
     ),
     "a token has no step": (
         Replaced(
@@ -284,24 +289,24 @@ SERVERS = {
                 }
             ),
         ),
-        partial(test_local_steps.test_pushes, 5),
+        partial(test_local_steps.test_pushes_per_update_follow_closed_form, 5),
     ),
     "too few tokens": (
         Replaced(sync_replicas.SyncReplicas, "server", on_spoilt(lambda own: {"workers": 0})),
-        partial(test_local_steps.test_pushes, 5),
+        partial(test_local_steps.test_pushes_per_update_follow_closed_form, 5),
     ),
     "a delay is one too long": (
         Replaced(
             delayed.Delayed, "mean", lambda right: lambda self, updates: right(self, updates) + 1
         ),
-        partial(test_delayed.test_limits, "SGD", 1),
+        partial(test_delayed.test_momentum_lowers_stability_limit, "SGD", 1),
     ),
     "a delay is forgotten": (
         Replaced(delayed.Delayed, "mean", lambda right: lambda self, updates: 0),
-        partial(test_delayed.test_limits, "momentum 0.9", 1),
+        partial(test_delayed.test_momentum_lowers_stability_limit, "momentum 0.9", 1),
     ),
     "staleness counts the gradient's own update": (
         Replaced(trace.Trace, "record", with_staleness(lambda staleness: staleness + 1)),
-        partial(test_staleness.test_asynchronous, "constant"),
+        partial(test_staleness.test_mean_staleness_is_workers_minus_one, "constant"),
     ),
 }

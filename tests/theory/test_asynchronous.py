@@ -14,7 +14,7 @@ from tests.theory.trials import LINEAR, LR, ONE, RULES, UNEVEN, every, method, t
 DEAN, HO, SRINIVASAN = "Dean et al. (2012)", "Ho et al. (2013)", "Srinivasan et al. (2018)"
 
 
-def test_lock_step() -> None:
+def test_ssp_without_slack_is_lock_step() -> None:
     """SSP without slack is lock-step in iterations: P updates a round, of staleness 0 to P - 1."""
     barrier = every(UNEVEN, "downpour", sync_every=1)
     own = every(UNEVEN, "ssp", bound=0)
@@ -35,7 +35,7 @@ def test_lock_step() -> None:
 
 
 @pytest.mark.parametrize("s", [1, 3])
-def test_bound(s: int) -> None:
+def test_slack_bounds_lead_of_fastest_worker(s: int) -> None:
     """The fastest worker makes at most, and at times, s + 1 iterations more than the slowest."""
     P = 8
     slow = Cluster(workers=P, compute=Exponential(1.0), slowdowns=[Factor(worker=0, factor=10.0)])
@@ -51,14 +51,14 @@ def test_bound(s: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_replica_alone(n: int) -> None:
+def test_one_replica_equals_sgd(n: int) -> None:
     """A replica alone goes where SGD goes."""
     alone = weights_after(ONE, method("downpour", RULES[0], n_push=n, n_fetch=n), updates=12)
     sgd = weights_after(ONE, method("delayed", RULES[0]), updates=12 * n)
     close(f"downpour, P = 1, n_push = n_fetch = {n} = SGD", alone, sgd, source=DEAN)
 
 
-def test_downpour() -> None:
+def test_downpour_sum_equals_mean_at_larger_rate() -> None:
     """A replica's own steps count only between fetches; a sum is worth as much as a mean at a
     larger learning rate.
     """
@@ -76,7 +76,7 @@ def test_downpour() -> None:
 
 @pytest.mark.parametrize("R", [1, 3])
 @pytest.mark.parametrize("cancel", [False, True], ids=["finish", "cancel"])
-def test_ringmaster(cancel: bool, R: int) -> None:
+def test_ringmaster_applies_no_older_gradient(cancel: bool, R: int) -> None:
     """No gradient of staleness R or more is applied; where R = 1 only fresh ones are."""
     cluster = Cluster(workers=8, compute=Exponential(1.0))
     rows = timed(cluster, method("ringmaster", threshold=R, cancel=cancel), 300).updates
@@ -85,7 +85,7 @@ def test_ringmaster(cancel: bool, R: int) -> None:
     at_most(text, R - 1, applied, source="Maranjyan et al. (2025)")
 
 
-def test_warm_start() -> None:
+def test_warm_start_runs_one_replica_first() -> None:
     """One replica alone for a while, then all of them."""
     P, alone = 8, 20
     rows = timed(
@@ -112,7 +112,7 @@ def test_warm_start() -> None:
     )
 
 
-def test_ramp() -> None:
+def test_delay_grows_linearly_then_stays() -> None:
     """A delay that grows linearly, and then stays as it is."""
     stale = timed(ONE, method("delayed", delay=0, ramp_to=8, over=80), 400).updates["staleness"]
     equal(

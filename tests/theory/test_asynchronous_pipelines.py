@@ -46,7 +46,7 @@ SCHEDULES = pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 
 
 @SCHEDULES
-def test_one_replica(schedule: str) -> None:
+def test_one_replica_equals_flushed_pipeline(schedule: str) -> None:
     """One replica on a free network is the pipeline that is flushed."""
     cluster, task = Cluster(workers=S, compute=Gamma(1.0, 0.7)), perceptron(6, 5, 4)
     alone = every(cluster, "async_pipelines", task, micro_batches=M, schedule=schedule, updates=12)
@@ -66,7 +66,7 @@ def test_one_replica(schedule: str) -> None:
     )
 
 
-def test_one_stage() -> None:
+def test_one_stage_equals_asynchronous_server() -> None:
     """Replicas of one stage are the workers of an asynchronous server."""
     slow = [Factor(worker=rank, factor=1 + rank / np.e) for rank in range(R)]
     cluster = Cluster(R, Constant(1.0), slow, CARDS, apply_seconds=0.02)
@@ -83,7 +83,7 @@ def test_one_stage() -> None:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_recorded_order(name: str) -> None:
+def test_stages_match_loop_over_recorded_order(name: str) -> None:
     """A loop over the recorded order: a replica's stage has the parameters that were answered to
     its last push.
     """
@@ -149,7 +149,7 @@ def times_of(run: Outcome, stage: int, replica: int | None = None) -> np.ndarray
 
 @pytest.mark.parametrize("micro_batches", [1, M])
 @SCHEDULES
-def test_rate(schedule: str, micro_batches: int) -> None:
+def test_replicas_multiply_update_rate(schedule: str, micro_batches: int) -> None:
     """Equal replicas on a free network: R updates in the time of a mini-batch, each R - 1 updates
     late.
     """
@@ -171,7 +171,7 @@ def test_rate(schedule: str, micro_batches: int) -> None:
     equal(f"{text}: staleness R - 1 on every stage", R - 1, steady, source=DEAN)
 
 
-def test_slow_replica() -> None:
+def test_slow_stage_delays_own_replica_only() -> None:
     """A slow stage delays its own replica, and no other."""
     slow = 3.0
     cluster = Cluster(R * S, Constant(float(S)), [Factor(worker=S + 1, factor=slow)])
@@ -192,7 +192,7 @@ def test_slow_replica() -> None:
 
 @pytest.mark.parametrize("network", ["free", "slow"])
 @pytest.mark.parametrize("depth", [2, S])
-def test_mean_staleness(depth: int, network: str) -> None:
+def test_mean_staleness_is_replicas_minus_one(depth: int, network: str) -> None:
     """Each update of a stage falls between the read and the push of all other replicas: R - 1 in
     the mean.
 
@@ -219,7 +219,7 @@ def test_mean_staleness(depth: int, network: str) -> None:
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (7, 1, 1, 1), (1, 5, 1, 9)])
 @SCHEDULES
-def test_exchange(schedule: str, sizes: tuple[int, ...]) -> None:
+def test_one_replica_waits_for_its_servers(schedule: str, sizes: tuple[int, ...]) -> None:
     """A replica alone waits for its servers; a later stage may wait longer, by f + b each, and
     delays nobody.
 
@@ -242,7 +242,7 @@ def test_exchange(schedule: str, sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 1, 97)])
-def test_one_micro_batch(sizes: tuple[int, ...]) -> None:
+def test_one_micro_batch_passes_uneven_stages(sizes: tuple[int, ...]) -> None:
     """One micro-batch passes through uneven stages and back, with activations on its way.
 
     With T_s = sum_{r < s} (f_r + b_r + 2 (alpha + a_r beta)) a mini-batch takes T_S + max_s (w_s -

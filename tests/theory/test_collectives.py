@@ -52,7 +52,7 @@ def test_same_as_a_server(P: int) -> None:
 
 
 @pytest.mark.parametrize("P", [4, 6])
-def test_same_everywhere(P: int) -> None:
+def test_nodes_hold_identical_models(P: int) -> None:
     """After every update the nodes' models are the same to the bit."""
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     firsts, others = [], []
@@ -81,7 +81,7 @@ def seconds(
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("name", FORMS)
-def test_times(name: str, sharing: str) -> None:
+def test_collective_time_follows_closed_form(name: str, sharing: str) -> None:
     """P nodes that begin together, on a card each."""
     form, source = FORMS[name]
     expected, measured = (
@@ -97,7 +97,7 @@ def test_times(name: str, sharing: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ring", "naive_ring", "mesh", "tree"])
-def test_any_number(name: str) -> None:
+def test_any_number_of_nodes_works(name: str) -> None:
     """The number of nodes need be no power of two."""
     form, source = FORMS[name]
     equal(
@@ -108,7 +108,7 @@ def test_any_number(name: str) -> None:
     )
 
 
-def test_ring_in_slices() -> None:
+def test_slices_overlap_in_ring() -> None:
     """A node passes on a slice while the next one comes: in a queue, the latency counts once if k
     slices cover it.
     """
@@ -132,7 +132,7 @@ def test_ring_in_slices() -> None:
 
 
 @pytest.mark.parametrize("S", [2, 4, 8])
-def test_servers_among_nodes(S: int) -> None:
+def test_first_nodes_serve_parts(S: int) -> None:
     """Each of the first S nodes adds up a part and sends it to all."""
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
     cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
@@ -151,7 +151,7 @@ def test_servers_among_nodes(S: int) -> None:
 
 
 def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
-    """What one update takes beside its gradient, on hosts whose inner cards are 8 times as fast."""
+    """Return the communication time of one update on hosts whose inner cards are 8 times faster."""
     inside = Hosts(g, bandwidth=8.0, latency=ALPHA / 8)
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer, hosts=inside)
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
@@ -162,7 +162,7 @@ def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
 
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
-def test_hierarchical(P: int, g: int) -> None:
+def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
     """m hosts of g workers, which share its card: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha
     + N beta / m).
     """
@@ -175,7 +175,7 @@ def test_hierarchical(P: int, g: int) -> None:
 
 
 @pytest.mark.parametrize("g", [1, 2, 3, 6])
-def test_hierarchical_sum(g: int) -> None:
+def test_hierarchical_sum_equals_synchronous_server(g: int) -> None:
     """Summing inside and across hosts is a synchronous server."""
     cluster = Cluster(workers=6, compute=Gamma(1.0, 0.5))
     hosts = Cluster(workers=6, compute=Gamma(1.0, 0.5), network=Network(hosts=Hosts(g)))
@@ -207,7 +207,7 @@ def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
 
 @pytest.mark.parametrize("transfer", [0.25, 2.0])
 @pytest.mark.parametrize("name", FORMS)
-def test_buckets(name: str, transfer: float) -> None:
+def test_buckets_are_exchanged_in_order(name: str, transfer: float) -> None:
     """The k-th bucket is exchanged once it is there, and the one before it exchanged."""
     each, end = COLLECTIVE_SECONDS[name](8, ALPHA, transfer / LAYERS), 0.0
     for ready in READY:
@@ -266,7 +266,7 @@ def check_priority(name: str, transfer: float, source: str) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.11, 0.3])
-def test_priority(transfer: float) -> None:
+def test_p3_sends_front_layers_first(transfer: float) -> None:
     """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices
     alone.
     """
@@ -274,7 +274,7 @@ def test_priority(transfer: float) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.4, 1.0])
-def test_priority_all_reduce(transfer: float) -> None:
+def test_ring_sums_front_layers_first(transfer: float) -> None:
     """Of the slices that all nodes have computed, the ring sums those of the front-most layer
     first.
     """
@@ -282,7 +282,7 @@ def test_priority_all_reduce(transfer: float) -> None:
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
-def test_sums_in_slices(order: str) -> None:
+def test_slices_by_priority_change_no_weight(order: str) -> None:
     """Slices that are summed by priority, and forward passes that begin before all are, change no
     weight.
     """
@@ -295,7 +295,7 @@ def test_sums_in_slices(order: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["VGG-19", "ResNet-50"])
-def test_gain_of_priority(network: str) -> None:
+def test_gain_of_priority_peaks_at_four_thirds(network: str) -> None:
     """Greatest where a ring takes as long as a mini-batch: (f + t_c) / t_c = 4/3, but for the ends
     of an exchange.
 
@@ -319,14 +319,14 @@ def test_gain_of_priority(network: str) -> None:
     check(Statement(f"{text} where N beta = t_c: at least", "derived", 1.3, gains[1.0], 0.0, ">="))
 
 
-def test_private_links() -> None:
+def test_private_links_carry_messages_at_once() -> None:
     """Where every pair has a link, all messages of a mesh go at once."""
     measured = seconds(8, "mesh", wiring="pairs")
     equal("mesh on private links, P = 8: alpha + N beta", ALPHA + TRANSFER, measured, source=LOGP)
 
 
 @pytest.mark.parametrize(("alpha", "transfer"), [(0.125, 0.25), (0.2, 0.25), (0.1875, 0.25)])
-def test_ring_or_naive(alpha: float, transfer: float) -> None:
+def test_ring_beats_naive_for_large_messages(alpha: float, transfer: float) -> None:
     """The ring of chunks beats the naive one iff N beta (1 - 2 / P) > alpha."""
     P = 8
     gain = seconds(P, "naive_ring", alpha, transfer) - seconds(P, "ring", alpha, transfer)
@@ -335,8 +335,8 @@ def test_ring_or_naive(alpha: float, transfer: float) -> None:
     equal(text, (P - 1) * (transfer * (1 - 2 / P) - alpha), gain, source="derived")
 
 
-def test_message() -> None:
-    """The message of the model that most configs learn."""
+def test_message_of_lenet_has_four_bytes_per_parameter() -> None:
+    """Most configs train this model."""
     parameters = sum(
         parameter.numel() for parameter in LeNet5().build((1, 28, 28), 10).parameters()
     )

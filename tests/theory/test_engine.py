@@ -56,7 +56,7 @@ SLOW = pytest.param(60, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("updates", [STEPS, SLOW])
 @pytest.mark.parametrize("name", HERE)
-def test_every_method(name: str, updates: int) -> None:
+def test_methods_keep_identities(name: str, updates: int) -> None:
     """The identities of `laggard.simulator.testing`: how many methods keep each over so many
     updates.
     """
@@ -90,7 +90,7 @@ def one_method(identity: str, name: str = "async_ps") -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("updates", [STEPS, 60])
-def test_hash_seeds(updates: int) -> None:
+def test_hash_seed_changes_no_bit(updates: int) -> None:
     """Another process, whose sets of strings have another order, gets the same bits."""
     trials = {each: trial_of(make, updates=updates) for each, make in METHODS.items()}
     there = fingerprints_elsewhere(list(trials.values()))
@@ -106,7 +106,7 @@ def durations(workers: int, algorithm: Algorithm) -> np.ndarray:
     return (rows["computed"] - rows["started"])[rows["worker"] == 0][:30]
 
 
-def test_common_random_numbers() -> None:
+def test_worker_keeps_durations_in_other_runs() -> None:
     """Another worker, or another method, leaves worker 0's durations as they were: methods are
     compared on the same.
     """
@@ -127,7 +127,7 @@ def test_common_random_numbers() -> None:
 @pytest.mark.parametrize(
     ("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"]
 )
-def test_backends(dtype: torch.dtype, rtol: float, backend: str) -> None:
+def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: str) -> None:
     """Gradients in one batched call, as on a GPU, are those of a loop."""
     batched, loop = (
         every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way))
@@ -138,7 +138,7 @@ def test_backends(dtype: torch.dtype, rtol: float, backend: str) -> None:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_single_precision(name: str) -> None:
+def test_hyper_parameters_are_rounded_once(name: str) -> None:
     """Hyper-parameters are combined in double precision and rounded once, alone as in an
     ensemble.
     """

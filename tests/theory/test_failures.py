@@ -33,7 +33,7 @@ return anew.
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps"])
-def test_pause(name: str) -> None:
+def test_crash_with_fresh_checkpoint_is_pause(name: str) -> None:
     """With a checkpoint after every update, a server that is away while all workers compute has
     merely paused.
     """
@@ -43,7 +43,7 @@ def test_pause(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_restore(name: str) -> None:
+def test_restore_resets_weights_and_optimizer(name: str) -> None:
     """Weights and optimiser are those after 4 of 6 updates; the next gradient is that of the
     weights after 6.
     """
@@ -66,7 +66,7 @@ def test_restore(name: str) -> None:
     close(f"{text} = torch's, stored and loaded", own, weights.detach(), source="torch.optim")
 
 
-def test_shards() -> None:
+def test_shards_that_crash_together_equal_server() -> None:
     """Shards that all crash together, on a network that keeps their order alike, are one server."""
     checkpoint = Checkpoint(every_updates=3)
     one = replace(ALIKE, server_crashes=CRASHES, checkpoint=checkpoint)

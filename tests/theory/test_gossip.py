@@ -48,7 +48,7 @@ def averaged(
 
 @pytest.mark.parametrize("overlap", [0, 1, 3])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_mean_of_starts(name: str, overlap: int) -> None:
+def test_models_tend_to_mean_of_starts(name: str, overlap: int) -> None:
     """Without gradients, models tend to the mean of the starts."""
     graph, P = GRAPHS[name]
     z, mean = averaged(graph, P, 130 * max(1, overlap), overlap=overlap)
@@ -56,7 +56,7 @@ def test_mean_of_starts(name: str, overlap: int) -> None:
     close(text, z, mean, source=ASSRAN)
 
 
-def test_one_peer() -> None:
+def test_one_exponential_peer_averages_in_log2_steps() -> None:
     """One exponential peer is there in log2 P steps."""
     for P in (8, 16):
         rounds = int(math.log2(P))
@@ -78,7 +78,7 @@ def test_one_peer() -> None:
 
 
 @pytest.mark.parametrize(("P", "overlap"), [(8, 0), (6, 0), (8, 1), (6, 3)])
-def test_conserved(P: int, overlap: int) -> None:
+def test_push_sum_conserves_weight_and_models(P: int, overlap: int) -> None:
     """Nodes and messages together hold all the weight, and models that only gradients have
     changed.
     """
@@ -98,7 +98,7 @@ def test_conserved(P: int, overlap: int) -> None:
 
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (4, 2)])
-def test_outstanding(tau: int, H: int) -> None:
+def test_exchanges_under_way_lose_nothing(tau: int, H: int) -> None:
     """Nothing is lost in several exchanges under way, and without gradients they too tend to the
     mean.
     """
@@ -130,7 +130,7 @@ def test_outstanding(tau: int, H: int) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_conserved_in_step(order: str) -> None:
+def test_averaging_with_neighbours_conserves_sum(order: str) -> None:
     """Averaging with neighbours conserves the sum."""
     algorithm = method("dpsgd", Rule(lr=LR), order=order)
     nodes = remains_of(on(Torus(), 6), algorithm, slope(), Stop(time=9.5), start_apart).nodes
@@ -144,7 +144,7 @@ def test_conserved_in_step(order: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "lr"), [("lr 0", 0.0), ("sees gradients alone", LR)])
-def test_pairwise(name: str, lr: float) -> None:
+def test_pairs_conserve_sum(name: str, lr: float) -> None:
     """Pairs average atomically: the sum is conserved whenever no exchange is under way."""
     cluster = on(Ring(), 8, Exponential(1.0), latency=0.02)
     sums, expected = [], []
@@ -158,7 +158,7 @@ def test_pairwise(name: str, lr: float) -> None:
     close(text, sums, expected, source=AD)
 
 
-def test_pairwise_mean() -> None:
+def test_pairs_tend_to_mean() -> None:
     """Pairs that only average share alike."""
     cluster, algorithm = (
         on(Ring(), 8, Exponential(1.0), latency=0.02),
@@ -169,7 +169,7 @@ def test_pairwise_mean() -> None:
     close("adpsgd, lr 0: x -> mean of the starts", models, mean_of_starts(8), source=AD)
 
 
-def test_spectral_gap() -> None:
+def test_spectral_gap_sets_convergence_rate() -> None:
     """A ring's models approach each other, in the end, by its second eigenvalue a step."""
     P, steps = 8, 60
     far = []

@@ -37,7 +37,7 @@ def models(
 
 
 @pytest.mark.parametrize("name", ["sgp", "dpsgd"])
-def test_complete_graph(name: str) -> None:
+def test_complete_graph_equals_server(name: str) -> None:
     """On the complete graph with equal weights gossip is a server."""
     P, settings = 4, {"order": "adapt_then_combine", "mixing": "uniform"} if name == "dpsgd" else {}
     server, nodes = Cluster(workers=P), on(Complete(), P)
@@ -52,7 +52,7 @@ def test_complete_graph(name: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize(("graph", "workers"), [(Ring(), 5), (Torus(), 6)], ids=["ring", "torus"])
-def test_symmetric(graph: Topology, workers: int, optimizer: str) -> None:
+def test_symmetric_push_sum_equals_dpsgd(graph: Topology, workers: int, optimizer: str) -> None:
     """Push-sum with symmetric weights is D-PSGD."""
     rule = {"sgd": LINEAR[0], "momentum": LINEAR[1], "adam": ADAM[0]}[optimizer]
     cluster = on(graph, workers)
@@ -63,7 +63,7 @@ def test_symmetric(graph: Topology, workers: int, optimizer: str) -> None:
     differ(f"{where}: not combine_then_adapt", push, combine, source=ASSRAN)
 
 
-def test_biased() -> None:
+def test_weight_matters_while_models_are_under_way() -> None:
     """Ignoring the weight matters where it is not 1: while half of every model is under way."""
     runs = {
         (overlap, biased): models(
@@ -93,7 +93,7 @@ GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
     ("order", "form"), [(ORDERS[0], "W X - lr G"), (ORDERS[1], "W (X - lr G)")], ids=ORDERS
 )
 @pytest.mark.parametrize("name", GRAPHS)
-def test_matrices(name: str, order: str, form: str) -> None:
+def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form: str) -> None:
     """Every node's model, against a loop over Metropolis matrices: 1 / (1 + the greater degree),
     and what is left.
     """
@@ -122,7 +122,7 @@ def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tens
 
 
 @pytest.mark.parametrize("tau", [0, 1])
-def test_one_outstanding(tau: int) -> None:
+def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
     """With at most one exchange outstanding, in every step, overlap SGP is SGP."""
     cluster = on(ONE_PEER, 6, latency=0.7)
     one = models(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
@@ -131,7 +131,7 @@ def test_one_outstanding(tau: int) -> None:
 
 
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
-def test_late_shares(tau: int, H: int) -> None:
+def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
     """Every node's model, against a loop over matrices in which each share comes tau gradients
     after it was pushed.
     """

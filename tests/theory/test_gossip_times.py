@@ -27,7 +27,7 @@ STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("t_c", [2.0, 0.1])
 @pytest.mark.parametrize("name", STEPS)
-def test_seconds_per_step(name: str, t_c: float) -> None:
+def test_step_time_follows_closed_form(name: str, t_c: float) -> None:
     """Gradient and messages one after the other, or the longer of the two."""
     graph, settings, form = STEPS[name]
     way = TWICE if "2 N beta" in form else ONCE
@@ -43,7 +43,7 @@ def test_seconds_per_step(name: str, t_c: float) -> None:
 
 @pytest.mark.parametrize("t_c", [0.5, 0.1])
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (4, 1), (3, 2)])
-def test_outstanding(tau: int, H: int, t_c: float) -> None:
+def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float) -> None:
     """Between pushes to a peer: H gradients, and of E = alpha + N beta what tau do not hide; N beta
     on a full card.
     """
@@ -64,7 +64,7 @@ def test_outstanding(tau: int, H: int, t_c: float) -> None:
 
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (2, 3)])
-def test_lead(tau: int, H: int) -> None:
+def test_fast_node_leads_by_bounded_gradients(tau: int, H: int) -> None:
     """On the complete graph a fast node computes tau + H - 1 gradients ahead of a slow one, and no
     more.
     """
@@ -87,7 +87,7 @@ def test_lead(tau: int, H: int) -> None:
 @pytest.mark.parametrize(
     ("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")]
 )
-def test_seconds_per_average(name: str, form: str, t_c: float) -> None:
+def test_average_time_follows_closed_form(name: str, form: str, t_c: float) -> None:
     """The active one of two nodes: question and answer of E = alpha + N beta each, after the
     gradient or beside it.
     """
@@ -99,7 +99,7 @@ def test_seconds_per_average(name: str, form: str, t_c: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "form"), [*PAIRS.items(), ("dpsgd", "P / s"), ("sgp", "P / s")])
-def test_one_slow_worker(name: str, form: str) -> None:
+def test_slow_node_delays_synchronous_peers_only(name: str, form: str) -> None:
     """A node that is s times slower holds up nobody but those who average with it in step."""
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])

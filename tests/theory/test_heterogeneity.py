@@ -59,7 +59,7 @@ def run(
     return outcome, reads
 
 
-def test_balance() -> None:
+def test_gradients_per_worker_follow_speed() -> None:
     """A worker makes T / t_i gradients, each at the weights that it read; their steps add up to
     where the run ends.
     """
@@ -75,7 +75,7 @@ def test_balance() -> None:
     equal(text, (START - float(outcome.weights)) / (lr * T), pull, source="derived", rtol=1e-12)
 
 
-def test_synchronous() -> None:
+def test_synchronous_workers_count_alike() -> None:
     """Whoever waits for all counts all alike, however slow they are."""
     text = "sync_ps: goes to sum_i h_i a_i / sum_i h_i"
     weights = run("sync_ps", lr=1.0, seconds=400.0)[0].weights
@@ -92,7 +92,7 @@ def stationary_means(lr: float, settled: float) -> np.ndarray:
     return means
 
 
-def test_stationary_mean() -> None:
+def test_stationary_mean_weighs_workers_by_frequency() -> None:
     """Workers count by how often they contribute; only at small learning rates, since a worker
     reads the weights that its own update has just moved.
     """

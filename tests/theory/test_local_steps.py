@@ -34,7 +34,7 @@ MOMENTUM = LINEAR[1:2]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_weights_or_updates(steps: int) -> None:
+def test_mean_of_weights_equals_mean_of_updates(steps: int) -> None:
     """The mean of weights is that of updates."""
     weights, updates = (
         every(UNEVEN, "local_sgd", average=of, local_steps=steps) for of in ("weights", "updates")
@@ -43,9 +43,9 @@ def test_weights_or_updates(steps: int) -> None:
     close(text, weights, updates, source=AVERAGING)
 
 
-def test_weights_or_gradients() -> None:
-    """Averaging weights is averaging gradients for one step of a linear rule whose buffers persist,
-    and not else.
+def test_averaging_weights_equals_gradients_for_one_step() -> None:
+    """With H = 1, averaging weights equals averaging gradients only for linear rules whose buffers
+    persist.
     """
     one, other = (
         every(UNEVEN, "local_sgd", rules=LINEAR, local_steps=1),
@@ -82,7 +82,7 @@ def test_weights_or_gradients() -> None:
         )
 
 
-def test_outer_optimizer() -> None:
+def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
     """DiLoCo's outer optimiser may do nothing more than average, or be a Nesterov step of plain
     SGD.
     """
@@ -100,7 +100,7 @@ def test_outer_optimizer() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
-def test_elastic_sum(together: bool) -> None:
+def test_elastic_exchange_conserves_sum(together: bool) -> None:
     """An exchange moves a worker and the centre by as much, so that their sum sees gradients
     alone.
     """
@@ -118,7 +118,7 @@ def test_elastic_sum(together: bool) -> None:
     close(text, total, (P + 1) * first_weights(task) - LR * gradients, source=ZHANG)
 
 
-def test_elastic_together() -> None:
+def test_elastic_workers_follow_closed_form_together() -> None:
     """P equal workers that descend w^2 / 2 without noise, all of whom exchange with the same
     centre.
     """
@@ -134,7 +134,7 @@ def test_elastic_together() -> None:
     close("easgd together, no noise: section 3 by hand", nodes[SERVER].weights, c, source=ZHANG)
 
 
-def test_tokens() -> None:
+def test_no_tokens_give_synchronous_server() -> None:
     """TensorFlow's tokens: without any at the start it is synchronous."""
     synchronous = every(UNEVEN, "sync_ps")
     clean = every(UNEVEN, "sync_replicas", num_tokens=0)
@@ -158,7 +158,7 @@ def test_tokens() -> None:
 
 
 @pytest.mark.parametrize("R", [5, 8, 16])
-def test_pushes(R: int) -> None:
+def test_pushes_per_update_follow_closed_form(R: int) -> None:
     """An update costs max(R, P) pushes."""
     P, updates = 8, 400
     algorithm = method("sync_replicas", replicas_to_aggregate=R, num_tokens=max(0, R - P))
@@ -170,7 +170,7 @@ def test_pushes(R: int) -> None:
 
 
 @pytest.mark.parametrize("S", [2, 4])
-def test_shards(S: int) -> None:
+def test_shards_learn_like_one_server(S: int) -> None:
     """A server in shards learns what one server does."""
     whole = every(UNEVEN, "sync_ps")
     text = f"sync_ps, {S} shards = one, every optimiser"
@@ -178,7 +178,7 @@ def test_shards(S: int) -> None:
 
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
-def test_round_of_shards(S: int) -> None:
+def test_shards_divide_time_of_round(S: int) -> None:
     """Shards divide the time on the server's card until the workers' cards bind."""
     P, transfer, alpha = 8, 0.25, 0.125
     network = Network(bandwidth=12.0, latency=alpha, message_bytes=3.0, sharing="fair")

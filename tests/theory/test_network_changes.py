@@ -38,7 +38,7 @@ def inverse(size: float) -> float:
 
 
 @pytest.mark.parametrize("size", [1.0, 2.0, 2.5, 7.0])
-def test_alone(size: float) -> None:
+def test_bytes_are_integral_of_bandwidth(size: float) -> None:
     """The bytes that pass by t are the integral of the bandwidth; with it, its inverse gives the
     end.
     """
@@ -47,7 +47,7 @@ def test_alone(size: float) -> None:
     equal(text, ALPHA + inverse(0.5 + size), arrived, source=CAPACITY)
 
 
-def test_two_share() -> None:
+def test_two_messages_share_changing_card() -> None:
     """Two messages over one card have half of it each: the smaller ends at C(t) = 2 M, the other at
     C(t) = M + N.
     """
@@ -66,7 +66,7 @@ def test_two_share() -> None:
     )
 
 
-def test_card_of_one() -> None:
+def test_narrow_card_leaves_rest_to_other() -> None:
     """Where one message's own card becomes the narrowest, the other has the rest."""
     rows = [Change(0, start=2.0, bandwidth=0.25)]
     first, second = arrivals([0.0, 0.0], [2.0, 4.0], rows)
@@ -76,7 +76,7 @@ def test_card_of_one() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 6])
-def test_outage(workers: int) -> None:
+def test_outage_delays_messages_under_way(workers: int) -> None:
     """Bytes wait for its end: what was under way is later by its length, what has passed is not."""
     sizes = [1.0] * workers
     without = arrivals([0.0] * workers, sizes, [])
@@ -101,7 +101,7 @@ def test_outage(workers: int) -> None:
     )
 
 
-def test_latency() -> None:
+def test_latency_is_taken_when_message_leaves() -> None:
     """It is that of the moment at which a message is sent."""
     rows = [Change(start=2.0, end=4.0, latency=3.0), Change(1, start=2.0, end=4.0, latency=0.5)]
     moments, latencies = [1.0, 3.0, 3.0, 5.0], [ALPHA, 0.5, 3.0, ALPHA]
@@ -124,7 +124,7 @@ class TwoInTurn(Sends):
         gradient.drop()
 
 
-def test_no_overtaking() -> None:
+def test_messages_to_node_do_not_overtake() -> None:
     """A message arrives no earlier than those that left before it for the same node."""
     network = Network(latency=ALPHA, changes=Changes([Change(end=0.5, latency=3.0)]))
     found = simulate(
@@ -134,7 +134,7 @@ def test_no_overtaking() -> None:
     equal(text, 3.0, found["started"], source="definition", wrong=1 + ALPHA)
 
 
-def test_ring() -> None:
+def test_ring_uses_changing_bandwidth_fully() -> None:
     """In a ring of equal cards each link passes 2 (P - 1) N / P bytes without a pause, as fast as
     it is.
     """

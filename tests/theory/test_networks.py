@@ -16,13 +16,14 @@ either_sharing = pytest.mark.parametrize("sharing", ["fair", "fifo"])
 
 @dataclass(frozen=True)
 class Sends(Algorithm):
-    """Each worker sends one message to the server, or waits for one; it computes, for the record,
-    when that arrived.
+    """Each worker sends one message to the server, or the server sends one to each worker.
+
+    The receiver computes a gradient on arrival, which records the time.
 
     Attributes:
-        moments: when each worker sends (s).
-        sizes: of the messages, in models.
-        scatter: whether it is the server that sends to each instead.
+        moments: sending time of each worker (s).
+        sizes: message sizes, in models.
+        scatter: whether the server sends.
     """
 
     moments: Sequence[float]
@@ -60,13 +61,13 @@ def arrivals(
 
 
 @either_sharing
-def test_alone(sharing: str) -> None:
+def test_message_takes_latency_and_transfer(sharing: str) -> None:
     """Latency, and bytes over bandwidth."""
     arrived = arrivals([1.0], [0.25], latency=ALPHA, sharing=sharing)
     equal(f"one message, {sharing}: alpha + N beta", 1 + ALPHA + 0.25, arrived, source=LOGP)
 
 
-def test_token() -> None:
+def test_message_without_bytes_takes_latency() -> None:
     """A message without bytes takes the latency."""
     equal(
         "a token of no bytes: alpha", 1 + ALPHA, arrivals([1.0], [0.0], latency=ALPHA), source=LOGP
@@ -75,7 +76,7 @@ def test_token() -> None:
 
 @either_sharing
 @pytest.mark.parametrize("scatter", [False, True], ids=["gather", "scatter"])
-def test_gather_and_scatter(scatter: bool, sharing: str) -> None:
+def test_gather_and_scatter_take_equal_time(scatter: bool, sharing: str) -> None:
     """Through the server's card all messages take P N beta in either sharing; only their order
     differs.
     """
@@ -90,7 +91,7 @@ def test_gather_and_scatter(scatter: bool, sharing: str) -> None:
         equal(f"{name}, fifo: one after another, N beta apart", TRANSFER, gaps, source=QUEUE)
 
 
-def test_two_cards() -> None:
+def test_fair_sharing_is_max_min_fair() -> None:
     """Max-min fairness: whose own card binds takes no more than that, and the others share the
     rest.
     """
@@ -101,7 +102,7 @@ def test_two_cards() -> None:
 
 
 @either_sharing
-def test_latecomer(sharing: str) -> None:
+def test_later_message_shares_card(sharing: str) -> None:
     """A message that comes when another is s seconds under way, over one card of 1 byte a
     second.
     """
@@ -130,7 +131,7 @@ class BothWays(Sends):
 
 
 @either_sharing
-def test_full_duplex(sharing: str) -> None:
+def test_directions_of_card_do_not_share(sharing: str) -> None:
     """The directions of a card do not share."""
     network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
     rows = simulate(

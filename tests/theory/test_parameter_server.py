@@ -29,7 +29,7 @@ from tests.theory.trials import (
 DUTTA, HO, DERIVED = "Dutta et al. (2018)", "Ho et al. (2013)", "derived"
 
 
-def test_one_worker() -> None:
+def test_one_worker_equals_sgd() -> None:
     """With one worker nothing is late."""
     sgd = every(ONE, "delayed")
     for name in ("async_ps", "sync_ps"):
@@ -38,7 +38,7 @@ def test_one_worker() -> None:
 
 @pytest.mark.parametrize("P", [2, 5])
 @pytest.mark.parametrize("name", ["quadratic", "network"])
-def test_constant_delay(name: str, P: int) -> None:
+def test_equal_workers_equal_constant_delay(name: str, P: int) -> None:
     """Equal asynchronous workers that are dealt one stream of mini-batches are a constant delay of
     P - 1.
     """
@@ -53,7 +53,7 @@ def test_constant_delay(name: str, P: int) -> None:
     same(text, workers, delayed, source=DERIVED)
 
 
-def test_large_batch() -> None:
+def test_synchronous_update_equals_large_batch() -> None:
     """A synchronous update is one worker's with the P mini-batches together."""
     P, task = UNEVEN.workers, quadratic()
 
@@ -71,7 +71,7 @@ def test_large_batch() -> None:
     close(text, every(UNEVEN, "sync_ps"), its, source="Chen et al. (2016)")
 
 
-def test_same_methods() -> None:
+def test_extreme_settings_give_same_methods() -> None:
     """The ends of the family's scales: one gradient an update is asynchronous, all workers' are
     synchronous.
     """
@@ -113,9 +113,9 @@ def test_same_methods() -> None:
         differ(text, others, synchronous[:1], source=DERIVED)
 
 
-def test_rennala_alone() -> None:
-    """K-batch-sync of one worker: what it begins at old weights and cancels takes every (K + 1)-th
-    mini-batch.
+def test_rennala_with_one_worker_equals_sgd() -> None:
+    """With one worker, K-batch-sync is SGD on K mini-batches; each cancelled gradient uses up one
+    more.
     """
     K, task = 3, quadratic()
     weights, batches = first_weights(task), batches_of(task)
@@ -128,7 +128,7 @@ def test_rennala_alone() -> None:
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
-def test_slices(order: str) -> None:
+def test_slices_by_priority_change_no_weight(order: str) -> None:
     """Slices that travel by priority, and forward passes that begin before all have come, change no
     weight.
     """

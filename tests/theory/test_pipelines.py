@@ -48,7 +48,7 @@ def by_stage(algorithm: Algorithm, stages: int) -> tuple[list[Tensor], list[tupl
     ]
 
 
-def test_naive() -> None:
+def test_flush_after_mini_batch_equals_sgd() -> None:
     """A pipeline that is flushed after every mini-batch is plain SGD."""
     sgd = every(ONE, "delayed", network(), updates=UPDATES)
     naive = every(STAGES, "naive", network(), updates=UPDATES)
@@ -56,7 +56,7 @@ def test_naive() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_flushed(name: str) -> None:
+def test_flush_gives_gradient_of_whole_model(name: str) -> None:
     """A pipeline that is flushed after M micro-batches has the gradients of the whole model."""
     together = every(ONE, "sync_ps", network(), accumulate=M, updates=UPDATES)
     mine = every(STAGES, name, network(), micro_batches=M, updates=UPDATES)
@@ -79,7 +79,7 @@ class FirstStages(Supervised):
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_replicas(name: str) -> None:
+def test_replicas_equal_data_parallel_workers(name: str) -> None:
     """Replicas of a pipeline that sum their gradients are data-parallel workers that hold the whole
     model.
     """
@@ -106,7 +106,7 @@ def test_replicas(name: str) -> None:
     )
 
 
-def test_weight_stashing() -> None:
+def test_weight_stashing_delays_each_stage() -> None:
     """Stage s of n updates by gradients n - s updates late, all of one mini-batch at one mixture of
     weights.
     """
@@ -137,7 +137,7 @@ def stashed(task: Supervised, pieces: Sequence[slice]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_two_stages(name: str) -> None:
+def test_pipedream_2bw_delays_by_one_update(name: str) -> None:
     """PipeDream-2BW is a delay of one update on every stage."""
     rule = Rule(TORCH[name][0], lr=LR)
     mine, held = by_stage(method("pipedream_2bw", rule, micro_batches=1), 2)
@@ -147,7 +147,7 @@ def test_two_stages(name: str) -> None:
 
 
 @pytest.mark.parametrize("micro_batches", [3, M])
-def test_two_versions(micro_batches: int) -> None:
+def test_micro_batches_use_previous_weights(micro_batches: int) -> None:
     """All micro-batches of an update are taken at the weights before the present ones."""
     mine, held = by_stage(method("pipedream_2bw", Rule(lr=LR), micro_batches=micro_batches), S)
     history = late_by_one(network(), micro_batches)
@@ -175,7 +175,7 @@ EQUAL_STAGES = Cluster(workers=S, compute=Constant(float(S)))
 
 @pytest.mark.parametrize("count", [1, M])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_bubble(name: str, count: int) -> None:
+def test_bubble_follows_closed_form(name: str, count: int) -> None:
     """Equal stages on a free network: an update takes (M + S - 1) (f + b), of which (S - 1) / (M +
     S - 1) is idle.
     """
@@ -190,7 +190,7 @@ def test_bubble(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_replicated(name: str) -> None:
+def test_replicated_stages_sum_gradients_after_flush(name: str) -> None:
     """After the flush, each stage sums its gradient with its replicas'; a later stage begins
     earlier, by f + b each.
     """
@@ -207,7 +207,7 @@ def test_replicated(name: str) -> None:
     equal(text, expected, took, source=MEGATRON)
 
 
-def test_no_bubble() -> None:
+def test_asynchronous_pipelines_have_no_bubble() -> None:
     """Asynchronous pipelines have no bubble, and without a pipeline one node works at a time."""
     task = Quadratic(dim=S, epoch=50)
     took = update_times(EQUAL_STAGES, method("naive"), 10, task)[1:]

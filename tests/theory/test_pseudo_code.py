@@ -119,7 +119,7 @@ def test_optimizer_at_the_server(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_compensations(name: str) -> None:
+def test_compensations_match_pseudo_code(name: str) -> None:
     """A backup per worker, and what each compensation makes of it."""
     optimizer, torchs = TORCH["momentum"]
     source, compensation, paper = PAPERS[name]

@@ -56,15 +56,16 @@ def near_on_average(name: str, sent: str = "whole") -> None:
     )
 
 
-def test_nccl() -> None:
-    """A ring, as NCCL has; the rest is known. It is too slow on 16 nodes, as NCCL sends in slices
-    and hides latency.
+def test_ring_agrees_with_nccl() -> None:
+    """A ring all-reduce without fitted parameters agrees with NCCL, but is too slow on 16 nodes.
+
+    NCCL sends in slices and so hides latency.
     """
     near("nccl_all_reduce")
     near_on_average("nccl_all_reduce")
 
 
-def test_nccl_in_slices() -> None:
+def test_sliced_ring_agrees_with_nccl() -> None:
     """A ring in two slices, as NCCL cuts its chunks; with more the latency is hidden as well. No
     figure is above.
     """
@@ -76,13 +77,13 @@ def test_nccl_in_slices() -> None:
     near_on_average("nccl_all_reduce", "in slices")
 
 
-def test_tensorflow() -> None:
+def test_servers_agree_with_tensorflow() -> None:
     """A server on each machine, a machine's eight GPUs as one worker, whole gradients."""
     near("tensorflow_p2")
     near_on_average("tensorflow_p2")
 
 
-def test_tensorflow_overlapped() -> None:
+def test_overlapped_buckets_bound_tensorflow() -> None:
     """The same in buckets of 1 MiB: an upper bound. Two networks had fewer servers than machines at
     64 GPUs.
     """
@@ -91,14 +92,14 @@ def test_tensorflow_overlapped() -> None:
         check(Statement(f"{text}, in buckets", source, figure, simulated, 0.01 * figure, ">="))
 
 
-def test_ddp() -> None:
+def test_ring_in_buckets_agrees_with_ddp() -> None:
     """A ring in buckets of 25 MiB. It is too fast, for here a GPU computes undisturbed while it
     sends.
     """
     near("ddp_v100", "in buckets")
 
 
-def test_horovod() -> None:
+def test_horovod_lies_between_bucket_sizes() -> None:
     """A ring over machines: what was measured lies between whole gradients and buckets of 64
     MiB.
     """
@@ -109,7 +110,7 @@ def test_horovod() -> None:
 
 
 @pytest.mark.slow
-def test_p3() -> None:
+def test_greatest_gain_of_p3_follows_bound() -> None:
     """The greatest gain over bandwidths: with servers on the workers' machines at most (f + t_c) /
     t_c = 4/3.
 

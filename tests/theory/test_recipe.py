@@ -81,7 +81,7 @@ def torch_loop(
 
 
 @pytest.mark.parametrize("name", COUPLED)
-def test_weight_decay(name: str) -> None:
+def test_weight_decay_matches_torch(name: str) -> None:
     """Weight decay is coupled with the gradient, as torch's, on a quadratic and through a
     network.
     """
@@ -96,7 +96,7 @@ def test_weight_decay(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIPPED)
-def test_clipping(name: str) -> None:
+def test_clipping_matches_torch(name: str) -> None:
     """A gradient is clipped as torch does it, before weight decay is added; most here are long
     enough, and some not.
     """
@@ -138,7 +138,7 @@ def test_clipping_of_long_gradients() -> None:
         )
 
 
-def test_decay_is_fresh() -> None:
+def test_decay_uses_fresh_weights() -> None:
     """Weight decay is of the weights that are updated, so that it is not late where gradients
     are.
     """
@@ -153,7 +153,7 @@ def test_decay_is_fresh() -> None:
         equal(f"w without a slope, {name}: w0 (1 - lr decay)^t", shrunk, after, source=KROGH)
 
 
-def test_minimum_under_decay() -> None:
+def test_decay_moves_minimum() -> None:
     """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), however late
     gradients are.
     """
@@ -168,7 +168,7 @@ def test_minimum_under_decay() -> None:
         equal(f"h a / (h + decay), {name}", expected, after, source=KROGH, wrong=2.0)
 
 
-def test_no_recipe() -> None:
+def test_empty_recipe_changes_no_bit() -> None:
     """No weight decay, a bound that no gradient reaches and a schedule of steps that never come
     change no bit.
     """
@@ -194,7 +194,7 @@ def recipe(
     return Rule(optimizer, lr, schedule, clip=clip(bound), weight_decay=decay)
 
 
-def test_members() -> None:
+def test_members_with_recipes_equal_single_runs() -> None:
     """Weight decay, bounds and schedules may differ among the members of an ensemble, each of which
     is a run alone.
     """
@@ -253,7 +253,9 @@ def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> 
     ],
     ids=["LeNet-5 in single precision", "a perceptron", "LeNet-5"],
 )
-def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float) -> None:
+def test_recipe_matches_training_loop_of_torch(
+    network: Any, dtype: torch.dtype, steps: int, rtol: float
+) -> None:
     """Momentum, weight decay, a warm-up with steps after it, clipping and label smoothing: torch's
     own loop.
     """
@@ -274,7 +276,7 @@ def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float
     same(text, mine, its, source=TORCHS, rtol=rtol)
 
 
-def test_augmented_training_loop() -> None:
+def test_augmentation_matches_training_loop_of_torch() -> None:
     """Crops and reflections: PyTorch's own loop over images that are padded, cut and reflected one
     by one.
     """
@@ -313,7 +315,7 @@ def test_augmented_training_loop() -> None:
     )
 
 
-def test_dropout() -> None:
+def test_dropout_of_inputs_acts_as_ridge() -> None:
     """Dropout of the inputs of least squares, W x, is in the mean a ridge whose strengths are those
     of the inputs.
     """

@@ -121,7 +121,7 @@ def torch_loop(
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_optimizers(name: str) -> None:
+def test_optimizers_match_torch(name: str) -> None:
     """Every optimiser is torch's, on a quadratic and through a network."""
     optimizer, torchs = TORCH[name]
     tasks: list[Task] = [quadratic(), perceptron()]
@@ -136,7 +136,7 @@ def test_optimizers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
-def test_schedules(name: str) -> None:
+def test_schedules_match_torch(name: str) -> None:
     """Every schedule is torch's, counted in updates; an epoch of the quadratic is 50 of them."""
     optimizer, torchs = TORCH["momentum"]
     kind, schedule, scheduler = SCHEDULED[name]
@@ -149,7 +149,7 @@ def test_schedules(name: str) -> None:
     )
 
 
-def test_no_strength() -> None:
+def test_zero_strength_compensates_nothing() -> None:
     """Delay compensation of strength 0 is none."""
     asgd = every(UNEVEN, "async_ps")
     for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
@@ -165,7 +165,7 @@ def test_no_strength() -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_one_worker(name: str) -> None:
+def test_fresh_gradients_are_not_compensated(name: str) -> None:
     """One worker's gradients are fresh, and fresh gradients are not compensated; those of four
     are.
     """
@@ -207,7 +207,7 @@ class Compensated(Algorithm):
             read.append(node.weights)
 
 
-def test_exact_hessian() -> None:
+def test_exact_hessian_gives_fresh_gradient() -> None:
     """On a quadratic the right strength gives the fresh gradient, however late it is."""
     task = Quadratic(curvature=2.0, dtype=torch.float64)
     fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
@@ -225,7 +225,7 @@ def test_exact_hessian() -> None:
         )
 
 
-def test_damping() -> None:
+def test_damping_scales_learning_rate() -> None:
     """A constant factor on every gradient is one on the learning rate; on the step, for every
     optimiser.
     """

@@ -12,7 +12,7 @@ under_any_law = pytest.mark.parametrize("law", LAWS)
 
 
 @under_any_law
-def test_asynchronous(law: str) -> None:
+def test_mean_staleness_is_workers_minus_one(law: str) -> None:
     """P - 1 under any law of compute time; "average staleness P" is one too many."""
     P = 16
     series = settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps"), 400 * P)
@@ -26,7 +26,7 @@ def test_asynchronous(law: str) -> None:
 
 
 @under_any_law
-def test_in_groups(law: str) -> None:
+def test_staleness_in_groups_depends_on_method(law: str) -> None:
     """K-async and K-batch-async are often mixed up; their staleness differs."""
     P, K = 12, 3
     cluster = Cluster(workers=P, compute=LAWS[law])
@@ -39,7 +39,7 @@ def test_in_groups(law: str) -> None:
 
 
 @under_any_law
-def test_accumulated(law: str) -> None:
+def test_accumulation_divides_staleness(law: str) -> None:
     """Where G pushes make an update, staleness in updates is a G-th; Downpour's is counted in
     pushes.
     """
@@ -53,7 +53,7 @@ def test_accumulated(law: str) -> None:
 
 @under_any_law
 @pytest.mark.parametrize(("push", "fetch"), [(1, 1), (3, 3), (1, 4), (2, 4)])
-def test_downpour(push: int, fetch: int, law: str) -> None:
+def test_rarer_fetches_add_staleness(push: int, fetch: int, law: str) -> None:
     """A fetch that rides on every push costs nothing; rarer fetches grow older by the pushes
     between them.
     """
@@ -69,7 +69,7 @@ def test_downpour(push: int, fetch: int, law: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["uniform", "poisson", "geometric"])
-def test_random_delay(law: str) -> None:
+def test_mean_staleness_equals_mean_delay(law: str) -> None:
     """As many gradients come out of the queue as go in, so that mean staleness is the mean
     delay.
     """
@@ -89,7 +89,7 @@ SYNCHRONOUS = {
 
 
 @pytest.mark.parametrize("name", SYNCHRONOUS)
-def test_synchronous(name: str) -> None:
+def test_synchronous_methods_apply_no_stale_gradient(name: str) -> None:
     """Methods that take gradients of the present weights alone apply no stale one, though news
     takes its time.
     """
@@ -99,7 +99,7 @@ def test_synchronous(name: str) -> None:
     at_most(f"{name}, P = 8, exponential: no staleness", 0, stale, source=DUTTA)
 
 
-def test_geometric() -> None:
+def test_exponential_times_give_geometric_staleness() -> None:
     """Exponential times forget: each update is any worker's with probability 1 / P, so that
     staleness is geometric.
     """
@@ -120,7 +120,7 @@ BEYOND: dict[str, tuple[Distribution, str, float, float]] = {
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_bounded(name: str) -> None:
+def test_softsync_bound_needs_low_variance(name: str) -> None:
     """n-softsync's "staleness at most 2n" is a fact of low variance."""
     n, (law, source, expected, digits) = 30, BEYOND[name]
     stale = settled(Cluster(workers=n, compute=law), method("soft_sync", gradients=1), 30_000)

@@ -84,14 +84,17 @@ def test_batch_means_allow_for_correlation():
 def test_page_has_a_row_for_each_statement():
     stated = [
         (
-            ("staleness", "asynchronous"),
+            ("staleness", "mean_staleness_is_workers_minus_one"),
             Statement("P - 1 for every law", "Little's law", 15.0, 14.9, 0.2, wrong=16.0),
         ),
         (
-            ("staleness", "asynchronous"),
+            ("staleness", "mean_staleness_is_workers_minus_one"),
             Statement("no source of its own", "derived", 0.0, math.nan),
         ),
-        (("times", "groups"), Statement("a bound", "derived", 2.0, 1.5, 1e-9, "<=")),
+        (
+            ("times", "groups_take_k_mini_batches"),
+            Statement("a bound", "derived", 2.0, 1.5, 1e-9, "<="),
+        ),
     ]
     text = page.render(stated)
     assert "| P - 1 for every law | 15, not 16 | 14.9 | 0.2 |" in text

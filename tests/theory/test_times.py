@@ -38,7 +38,7 @@ SLOWEST: dict[str, tuple[Distribution, float, float]] = {
 
 
 @pytest.mark.parametrize("P", [2, 8, 16])
-def test_slowest_of_all(P: int) -> None:
+def test_synchronous_update_takes_slowest_duration(P: int) -> None:
     """A synchronous update takes the largest of P durations."""
     seconds = update_times(Cluster(workers=P, compute=Exponential(0.5)), method("sync_ps"), 2000)
     text = f"sync_ps, P = {P}, exponential(mu): H_P / mu"
@@ -46,7 +46,7 @@ def test_slowest_of_all(P: int) -> None:
 
 
 @pytest.mark.parametrize("name", SLOWEST)
-def test_slowest_by_law(name: str) -> None:
+def test_slowest_duration_follows_each_law(name: str) -> None:
     """The largest of P durations under other laws."""
     law, expected, wrong = SLOWEST[name]
     seconds = update_times(Cluster(workers=SIX, compute=law), method("sync_ps"), 3000)
@@ -82,7 +82,7 @@ FIRST: dict[str, tuple[int, Distribution, str, float, float]] = {
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_first_k_cancelled(name: str) -> None:
+def test_update_takes_kth_duration_with_cancelling(name: str) -> None:
     """Fresh starts for all after every update: the K-th of P durations."""
     K, law, source, expected, wrong = FIRST[name]
     cluster = Cluster(workers=EIGHT, compute=law)
@@ -96,7 +96,7 @@ def test_first_k_cancelled(name: str) -> None:
     )
 
 
-def test_backup_workers() -> None:
+def test_backup_workers_match_paper() -> None:
     """The paper's 96 workers and 4 backups."""
     N, b = 96, 4
     cluster = Cluster(workers=N + b, compute=Exponential(1.0))
@@ -106,7 +106,7 @@ def test_backup_workers() -> None:
 
 
 @pytest.mark.parametrize(("P", "K", "expected"), [(2, 1, 0.750), (8, 3, 0.832)])
-def test_first_k_finishing(P: int, K: int, expected: float) -> None:
+def test_late_gradients_lengthen_updates(P: int, K: int, expected: float) -> None:
     """Late ones that finish first take longer; no closed form, three digits of an independent Monte
     Carlo.
     """
@@ -124,7 +124,7 @@ def test_first_k_finishing(P: int, K: int, expected: float) -> None:
     )
 
 
-def test_groups() -> None:
+def test_groups_take_k_mini_batches() -> None:
     """K mini-batches from anyone, or from K workers."""
     P, K = EIGHT, THREE
     cluster = Cluster(workers=P, compute=Exponential(1.0))
@@ -139,7 +139,7 @@ def test_groups() -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_any_group(law: str) -> None:
+def test_mean_update_time_is_independent_of_law(law: str) -> None:
     """Where nobody waits, K mini-batches take K P-ths of a mean duration, whatever the law."""
     P, K = EIGHT, THREE
     seconds = update_times(
@@ -161,7 +161,7 @@ def test_new_longer_than_used() -> None:
     at_most(text, 0.5 + K / (P + 1), seconds.mean(), source=DUTTA)
 
 
-def test_one_slow_worker() -> None:
+def test_speed_up_shows_one_slow_worker() -> None:
     """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose
     it alone.
     """
@@ -181,7 +181,7 @@ def test_one_slow_worker() -> None:
     )
 
 
-def test_replayed_times(tmp_path: Path) -> None:
+def test_replayed_times_set_update_times(tmp_path: Path) -> None:
     """Recorded times t_i(k), and the same with the last worker, a straggler, like the median of the
     others.
     """
@@ -223,7 +223,7 @@ CARDS = {"bandwidth": 12.0, "latency": ALPHA, "message_bytes": 3.0}
 
 
 @pytest.mark.parametrize(("sharing", "count"), [("fair", "2 P"), ("fifo", "(P + 1)")])
-def test_synchronous_round(sharing: str, count: str) -> None:
+def test_synchronous_round_follows_closed_form(sharing: str, count: str) -> None:
     """A whole round over the server's card: fifo's scatter staggers the workers, so that their
     gradients queue less.
     """
@@ -240,7 +240,9 @@ def test_synchronous_round(sharing: str, count: str) -> None:
     ("compute", "apply_seconds"), [(20.0, 0.0), (1.0, 0.0), (1.0, 0.7), (1.0, 0.1)]
 )
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
-def test_asynchronous_throughput(sharing: str, compute: float, apply_seconds: float) -> None:
+def test_asynchronous_throughput_reaches_bound(
+    sharing: str, compute: float, apply_seconds: float
+) -> None:
     """A server saturates its card or its own work; constant times under fifo reach the bound."""
     P = EIGHT
     bound = min(

@@ -61,7 +61,7 @@ def arrivals(
 
 @either_sharing
 @pytest.mark.parametrize("k", [1, 4, 8])
-def test_two_data_centres(k: int, sharing: str) -> None:
+def test_two_data_centres_share_one_trunk(k: int, sharing: str) -> None:
     """Two groups of eight joined by one trunk: k messages across, and as many back, take k N / C
     and both latencies.
     """
@@ -84,7 +84,7 @@ def test_two_data_centres(k: int, sharing: str) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])
-def test_parking_lot(n: int) -> None:
+def test_parking_lot_gives_equal_rates(n: int) -> None:
     """n trunks in a row; a message over all, and one over each: C / 2 for everyone, however long
     the row.
     """
@@ -96,7 +96,7 @@ def test_parking_lot(n: int) -> None:
     equal(text, 2 * N / C, found, source=GALLAGER, wrong=(n + 1) * N / C)
 
 
-def test_unequal_trunks() -> None:
+def test_unequal_trunks_leave_rest_to_others() -> None:
     """Trunks of 1 and 3 B/s: the long message has 1/2, so that the second trunk's own has 5/2, and
     not 3/2.
     """
@@ -107,7 +107,7 @@ def test_unequal_trunks() -> None:
     equal(f"{text}: the others' 2 N", 4.0, [long, first], source=GALLAGER)
 
 
-def test_crossing() -> None:
+def test_crossing_messages_leave_rest_of_trunk() -> None:
     """Trunks of 4 and 1 B/s: two messages over the second have 1/2 each, one of them leaves 7/2 of
     the first.
     """
@@ -118,7 +118,7 @@ def test_crossing() -> None:
 
 
 @pytest.mark.parametrize("r", [1.0, 2.0, 8.0])
-def test_oversubscription(r: float) -> None:
+def test_uplink_of_rack_limits_senders(r: float) -> None:
     """All g nodes of a rack send out at once over its uplink: r N beta."""
     groups = Groups(2, trunks=[Trunk([0, 1], "core", oversubscription=r)])
     found = arrivals([4, 5, 6, 7], [N] * 4, 8, groups, bandwidth=C)
@@ -133,7 +133,7 @@ def test_oversubscription(r: float) -> None:
 
 @pytest.mark.parametrize(("m", "g"), [(1, 8), (2, 4), (2, 8), (4, 2), (4, 1)])
 @pytest.mark.parametrize("collective", ["ring", "hierarchical"])
-def test_sums(collective: str, m: int, g: int) -> None:
+def test_ring_and_hierarchical_sums_pay_for_trunks(collective: str, m: int, g: int) -> None:
     """A ring pays for trunks in every step, m racks of g 2 (m - 1) times.
 
     Hierarchical: 2 (g - 1)(alpha + N beta / g) + 2 (m - 1)(alpha + 2 alpha' + N beta' / m).
