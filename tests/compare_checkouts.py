@@ -60,7 +60,7 @@ def main() -> int:
 def arguments() -> Namespace:
     """The command line."""
     parser = ArgumentParser(description="Compare the behaviour of two checkouts.")
-    parser.add_argument("old", type=Path, help="checkout whose results are taken as right")
+    parser.add_argument("old", type=Path, help="reference checkout")
     parser.add_argument("new", type=Path, help="checkout to compare with it")
     parser.add_argument(
         "configs",
@@ -82,7 +82,7 @@ def arguments() -> Namespace:
         "--within",
         type=float,
         default=0.0,
-        help="how much weights may differ, of their largest entry",
+        help="tolerance of weights, relative to their largest entry",
     )
     parser.add_argument(
         "--tables", nargs="+", choices=TABLES, default=["updates"], help="tables to compare"

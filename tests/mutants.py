@@ -245,7 +245,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="a part of the paths of the modules to change")
+    parser.add_argument(
+        "--only", default="", help="change only modules whose path contains this text"
+    )
     args = parser.parse_args()
     modules = [path for package in TESTS for path in sorted((ROOT / package).rglob("*.py"))]
     every = [mutant for path in modules if args.only in str(path) for mutant in mutants(path)]

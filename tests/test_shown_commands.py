@@ -37,8 +37,9 @@ def shown(text):
 
 
 def commands():
-    """All that begin with one of the programs and have an argument; what changed between versions
-    names old ones.
+    """The commands in the documents that have an argument.
+
+    CHANGELOG is left out: it names old commands.
     """
     found = {line for page in PAGES if page.name != "CHANGELOG.md" for line in shown(prose(page))}
     return sorted(line for line in found if line.partition(" ")[0] in PROGRAMS and " " in line)

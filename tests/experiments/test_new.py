@@ -26,8 +26,8 @@ def written(tmp_path, monkeypatch):
 
 
 def console(*words):
-    """A command in a process of its own, without the current directory on Python's path, as an
-    installed one is.
+    """Run a command in a subprocess, without the current directory on Python's path, like an
+    installed program.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)

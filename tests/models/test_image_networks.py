@@ -159,7 +159,10 @@ NAMES = ["resnet18", "mobilenet_v3_small", "convnext_tiny", "googlenet"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_classifier_is_that_of_torchvision(name):
-    """All but its random layers, which a description refuses."""
+    """Parameter names, shapes and counts are torchvision's.
+
+    Random layers are excluded: `describe` refuses them.
+    """
     options = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
     with torch.device("meta"):
         theirs = import_torchvision().models.get_model(name, num_classes=7, **options)

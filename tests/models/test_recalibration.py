@@ -107,8 +107,8 @@ def test_gradient_has_statistics_of_own_mini_batch(network, backend):
 
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
 def test_evaluation_depends_on_weights_alone(backend):
-    """Not on what was computed before, on the company, or on the samples beside one in the test
-    set.
+    """Earlier computations, other ensemble members and other test samples do not change an
+    evaluation.
     """
     task = supervised("perceptron", backend=backend)
     weights = task.start([0, 1, 2])

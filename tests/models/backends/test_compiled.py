@@ -29,8 +29,8 @@ ROWS, IMAGE = (6,), (2, 11, 10)
 
 
 def images() -> nn.Module:
-    """Odd sides and numbers of channels, oblong kernels, padding, pooling of a convolution and
-    alone.
+    """A convolutional chain with odd sizes, non-square kernels, padding, and pooling with and
+    without a convolution.
     """
     first = nn.Conv2d(2, 3, (3, 2), padding=(1, 0)), nn.ReLU(), nn.MaxPool2d(2), nn.Tanh()
     second = nn.Conv2d(3, 4, 2, bias=False), nn.Conv2d(4, 2, 1, padding=1), nn.ELU()

@@ -109,7 +109,9 @@ def test_next_exchange_begins_when_last_has_come(compute, steps):
     [(SGP, {}, {"overlap": 1}), (OverlapSGP, {"overlap": 0, "local_steps": 3}, {"overlap": 1})],
 )
 def test_node_that_keeps_nothing_cannot_overlap(method, in_step, overlapped, tmp_path):
-    """In a directed ring on which each node gives away all it has, models go round in step."""
+    """Synchronous gossip works on a directed ring whose nodes send all their weight; overlapped
+    gossip is refused.
+    """
     file = tmp_path / "ring.edgelist"
     file.write_text("0 1 1.0\n1 2 1.0\n2 0 1.0\n")
     cluster = Cluster(workers=3, network=Network(topology=Graph(file=str(file), directed=True)))

@@ -300,8 +300,8 @@ def test_cost_of_message_on_star_grows_slowly():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_refilling_some_flows_is_filling_all(seed):
-    """Messages come and go one by one on links that many cross; those that keep their rates would
-    have got them.
+    """After each arrival or departure, `refill` of the affected messages gives the rates of a full
+    filling.
     """
     rng = np.random.default_rng(seed)
     speeds = rng.choice([1.0, 2.0, 5.0], 12) * rng.uniform(1, 1.0 + seed % 2, 12)
