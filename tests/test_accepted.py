@@ -156,7 +156,7 @@ def test_mutated_config_runs_or_is_refused(toy, first, count):
 
 
 def test_mutated_config_depends_on_its_seed_only():
-    """So that a seed that was printed can be tried again."""
+    """A printed seed therefore reproduces the config."""
     first = [mutated_config(seed) for seed in range(40)]
     assert [mutated_config(seed) for seed in range(40)] == first
 

@@ -92,9 +92,7 @@ def contents(outcome):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_is_the_same_bit_for_bit(case):
-    """With as many calls, each for as many gradients, so that as few are in vain; on one thread
-    none is in the background.
-    """
+    """Threads change neither results nor calls; one thread computes nothing in the background."""
     alone, others = Watched(threads=1), [Watched(threads) for threads in (2, 4)]
     expected = contents(outcome_of(case, alone))
     assert alone.waited == len(alone.calls)
@@ -106,7 +104,7 @@ def test_a_run_is_the_same_bit_for_bit(case):
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, ValueError, None])
 def test_no_background_gradient_starts_after_run(raised, monkeypatch):
-    """However it ends: Python waits at its exit for what has begun."""
+    """Python waits at exit for background work, however the run ends."""
     done, right = [], BackgroundGradients.__init__
 
     def slow(self, executor, job, *rest):

@@ -48,7 +48,7 @@ def test_guide_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path, monkeypatch):
-    """In a process that cannot import laggard."""
+    """The subprocess cannot import laggard."""
     monkeypatch.chdir(tmp_path)
     (study,) = (block for block in blocks(GUIDE) if block.file == "study.yaml")
     Path("study.yaml").write_text(study.body, encoding="utf-8")
@@ -71,8 +71,8 @@ def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_job_of_the_guide_resumes_after_sigterm(tmp_path):
-    """As SLURM ends a job; the same script again leaves the bytes of a sweep that nobody
-    disturbed.
+    """SLURM ends a job by SIGTERM; the same script then completes the bytes of an undisturbed
+    sweep.
     """
     config, results, programs = (
         tmp_path / "study.yaml",

@@ -54,9 +54,7 @@ def weights_of(cluster, algorithm, task, **more):
 @every_optimiser
 @pytest.mark.parametrize("defer", [True, False])
 def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron):
-    """Learning rates, momenta, compensation strengths, schedules and seeds, each a member of its
-    own.
-    """
+    """Members differ in learning rate, momentum, compensation strength, schedule or seed."""
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
     members = [(0.01, 0.5, 3.0, 5), (0.05, 2.0, 1.0, 5), (0.02, 0.0, 0.5, 6)]
 
@@ -119,7 +117,7 @@ def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
 @pytest.mark.parametrize("on", ["gradient", "step"])
 @every_optimiser
 def test_ceilings_and_decays_differ_between_members(name, on):
-    """In single precision, with a learning rate and a schedule per member too."""
+    """Values are in single precision, and each member has a learning rate and a schedule."""
     task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
     members = [(0.01, 0.02, 0.9), (0.03, 0.05, 0.99), (0.02, 9.0, 0.5)]

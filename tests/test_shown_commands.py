@@ -52,7 +52,9 @@ def command_of(words):
 
 @pytest.mark.parametrize("line", commands())
 def test_a_command_that_a_page_shows_is_there(line):
-    """Its options too, where it has arguments; `laggard sweep` alone is about the command."""
+    """Its options are checked too if it has arguments; `laggard sweep` without any is about the
+    command.
+    """
     program, *words = shlex.split(re.sub(r"\$\w+", "2", line.partition(" > ")[0]))
     if program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)

@@ -135,7 +135,7 @@ def test_laggard_alone_shows_help_and_knows_its_version(laggard):
 
 @pytest.mark.slow
 def test_warning_is_one_line(toy, tmp_path):
-    """A run without numba warns, in a process of its own."""
+    """A run without numba, in a subprocess, warns in one line."""
     script = (
         "import sys\nsys.modules['numba'] = None\n"
         "from laggard.experiments.cli import main\nsys.exit(main(sys.argv[1:]))"
@@ -421,7 +421,7 @@ def test_list_is_wrapped_in_a_terminal(laggard, monkeypatch, width):
 
 
 def test_no_section_is_called_like_an_entry():
-    """So that `laggard list NAME` means one or the other."""
+    """Otherwise `laggard list NAME` would be ambiguous."""
     assert not set(TABLES) & {name for table in TABLES.values() for name in table}
 
 

@@ -175,7 +175,7 @@ def test_examples_ask_questions():
 
 
 def test_unknown_keys_hide_no_other_mistake(tmp_path):
-    """At the top, inside a part, two in one mapping, and a key that is a number."""
+    """Unknown keys are at the top, two in one mapping, inside a part, or numbers."""
     path = tmp_path / "mistaken.yaml"
     path.write_text(
         "clustr: {workers: 4}\n"

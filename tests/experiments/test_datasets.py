@@ -48,7 +48,7 @@ def config(folder, task):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_config_of_a_data_set_runs(path, small_cifar, tmp_path):
-    """Of its runs the last."""
+    """The last run of the config is simulated."""
     result = run_spec(runs(load(path))[-1], tmp_path)
     assert result.manifest["gradients"]["applied"] > 0
     losses = result.metrics["test_loss"]
@@ -185,7 +185,7 @@ def test_chance_is_unknown_without_the_file(data, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_table_gives_workers_their_samples(data, suffix):
-    """A sample at two workers, others at none."""
+    """One sample is at two workers and some are at none."""
     if suffix == "parquet":
         pd.read_csv(data / "shards.csv").to_parquet(data / "shards.parquet")
     partition = f"partition: {{file: shards.{suffix}}}"
@@ -216,7 +216,7 @@ def test_unfit_table_of_shards_is_one_line(
     module,
     capsys,
 ):
-    """Where the size of a data set is not known before, it is refused when the run starts."""
+    """If the size of the data set is unknown before, the run refuses the table at its start."""
     module("own", TEN)
     (data / "shards.csv").write_text(rows.replace(" ", "\n") + "\n")
     path = config(

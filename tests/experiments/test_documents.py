@@ -158,7 +158,7 @@ def test_keys_of_a_named_entry_may_change(write):
 
 
 def test_base_may_have_a_base_elsewhere(write, tmp_path):
-    """Names of files are relative to the file in which they stand."""
+    """File names are relative to the file that contains them."""
     write("seconds\n1.0\n2.0\n", "middle/times.csv")
     write(
         "base: ../base.yaml\ncluster: {compute: {law: trace, file: times.csv}}\n",
@@ -300,7 +300,7 @@ def test_fresh_process_prints_the_same_schema(schema):
 
 
 def test_every_key_has_a_description_and_a_type(schema):
-    """A new key gets its description from the docstring of what it fills."""
+    """A new key takes its description from the docstring of its class."""
     parts = {"Config": schema.schema, **schema.schema["$defs"]}
     typed = {"type", "enum", "anyOf", "$ref"}
     incomplete = []

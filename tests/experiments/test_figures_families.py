@@ -70,8 +70,8 @@ def accurate(grid, accuracies):
 
 
 def test_measured_limit_separates_learning_from_failing_cells(grid, monkeypatch):
-    """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5
-    is chance.
+    """No cell of the first row fails, the last of the second fails, all of the third fail; 0.5 is
+    chance.
     """
     monkeypatch.setattr("laggard.experiments.figures.grids.exact_limit", lambda config: None)
     monkeypatch.setattr("laggard.experiments.figures.grids.chance", lambda config: 0.1)
@@ -128,7 +128,7 @@ def ticks(axes, which="y"):
 
 
 def test_panel_has_ticks_at_its_values(grid):
-    """Panels whose rows are other values never borrow the labels of a neighbour."""
+    """Panels with different row values do not share tick labels."""
     few, many = swept(grid[:2], method="few"), swept(grid[1:], method="many")
     figure = figures.lr_delay([*few, *many])
     assert [ticks(axes) for axes in figure.axes[:2]] == [["0", "1"], ["1", "8"]]
@@ -461,8 +461,8 @@ def test_scaling_draws_measurements_and_closed_form(bench):
 
 
 def test_scaling_uses_config_of_each_size_for_theory(bench):
-    """Of two workers the server waits for one, of four for all: the line is no curve of one
-    setting.
+    """The server waits for one of two workers and for all of four: no single setting gives the
+    line.
     """
     runs = []
     for P, K in ((2, 1), (4, 4)):

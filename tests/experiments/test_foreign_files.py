@@ -42,7 +42,7 @@ def content(folder):
 
 @pytest.mark.parametrize("running", [True, False])
 def test_link_at_a_private_name_is_not_followed(toy, others, tmp_path, running):
-    """The name of this process, and that of one that has ended."""
+    """The link has the temporary name of this process or of one that has ended."""
     process = os.getpid() if running else 4_000_000
     before = content(others)
     group = tmp_path / "results" / "toy"
@@ -74,7 +74,7 @@ def test_results_are_stored_in_folders_of_any_name(toy, tmp_path, monkeypatch, c
 
 
 def test_finished_sweep_writes_no_index(toy, tmp_path):
-    """So that it can be read again where nothing can be written."""
+    """A finished sweep can be read again on a read-only disk."""
     out = tmp_path / "results"
     call = ["sweep", str(toy), "sweep.seed=[0, 1]", "--out", str(out), "--quiet"]
     assert main(call) == 0
@@ -97,7 +97,7 @@ ALGORITHMS = {"buckets": "{name: all_reduce, bucket_bytes: 1}", "slices": "p3"}
 
 @pytest.mark.parametrize("name", LARGE)
 def test_check_for_a_warning_has_a_bound(tmp_path, name, capsys):
-    """Without one these would be simulated for minutes."""
+    """Without a bound, checking these configs would take minutes."""
     path = tmp_path / "large.yaml"
     data = "{name: synthetic, samples: 2048}"
     path.write_text(

@@ -84,7 +84,7 @@ def leave(own, spec, pid=2**22 + 1):
 
 
 def test_interrupted_run_resumes(spec, tmp_path, interrupted):
-    """In the process that was interrupted, and in another one."""
+    """It resumes in the interrupted process or in another."""
     whole = contents(run_spec(spec, tmp_path / "whole"))
     for number in (0, 1):
         out = tmp_path / str(number)
@@ -98,7 +98,7 @@ def test_interrupted_run_resumes(spec, tmp_path, interrupted):
 
 
 def test_snapshot_stays_until_its_run_is_finished(spec, tmp_path, interrupted):
-    """Whatever else is simulated there; with `force` the run begins again."""
+    """Other runs in the folder do not remove it; `force` starts the run from its beginning."""
     out = tmp_path / "out"
     left = leave(interrupted(spec, out).parent, spec)
     another = runs(load(tmp_path / "toy.yaml", "seed=1"))[0]
@@ -167,7 +167,7 @@ LIMITS = {"updates": (30, 60), "time": (0.12, 0.3), "epochs": (1.5, 3.0), "gradi
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_finished_run_continues_to_a_longer_stop(limit, toy, tmp_path, seconds):
-    """From its last snapshot, of which its end is no part."""
+    """It continues from its last snapshot, taken before its end."""
     out, (before, after) = tmp_path / "out", LIMITS[limit]
     short, long = (load(toy(), f"stop={{{limit}: {value}}}") for value in (before, after))
     kept = run(short, out, snapshots=6.0, keep_snapshot=True)
@@ -181,7 +181,7 @@ def test_finished_run_continues_to_a_longer_stop(limit, toy, tmp_path, seconds):
 
 
 def test_continue_needs_a_shorter_run(toy, tmp_path, seconds):
-    """With a snapshot, and another stop alone."""
+    """That run needs a snapshot and may differ in `stop` only."""
     run(load(toy()), tmp_path)
     run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
     run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
@@ -210,7 +210,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 @posix
 def test_killed_process_resumes_bit_for_bit(toy, tmp_path):
-    """One that is killed as soon as it has written a snapshot."""
+    """The process is killed right after it has written a snapshot."""
     path, out = toy(), tmp_path / "out"
     whole = contents(run(load(path), tmp_path / "whole"))
     done = subprocess.run(
@@ -225,7 +225,7 @@ def test_killed_process_resumes_bit_for_bit(toy, tmp_path):
 @posix
 @pytest.mark.slow
 def test_killed_sweep_resumes_each_run(toy, tmp_path):
-    """In worker processes."""
+    """The runs are in worker processes."""
     out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
     options = f"--out {out} --jobs 2 --snapshots 0"
     command = [sys.executable, *f"-m experiments sweep {toy()}".split(), *words, *options.split()]
@@ -246,7 +246,7 @@ def test_killed_sweep_resumes_each_run(toy, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_method_resumes_bit_for_bit(path, tmp_path, interrupted):
-    """The last run of its config, interrupted after 70 % of the updates of its nodes."""
+    """The last run of each config is interrupted after 70 % of its updates."""
     spec, seen = runs(load(path))[-1], list[Any]()
     whole = run_spec(
         spec,

@@ -90,7 +90,7 @@ def test_settings_of_several_runs_go_on_together(toy, tmp_path):
 
 
 def test_cost_of_rungs_follows_settings_and_budgets(toy, tmp_path):
-    """Of a synchronous worker, an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x
+    """With one synchronous worker an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x
     36.
     """
     given = [

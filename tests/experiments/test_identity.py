@@ -56,7 +56,7 @@ def test_edited_file_makes_another_run(
 
 
 def test_file_names_are_relative_to_their_config(toy, tmp_path, monkeypatch):
-    """One basename in two folders."""
+    """Two folders hold files of the same name."""
     write_times(tmp_path, 1.0)
     monkeypatch.chdir(write_times(tmp_path / "here", 9.0))
     said = toy().rename(tmp_path / "said.yaml")

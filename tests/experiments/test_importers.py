@@ -258,7 +258,7 @@ print(*[one.time_range.elapsed_us() / 1e6 for one in profiler.events() if "Profi
 
 @pytest.mark.slow
 def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
-    """Of another process: the profiler takes this one down if threads of it have computed
+    """A subprocess writes it: the profiler crashes a process whose threads have computed
     gradients.
     """
     path = tmp_path / "trace.json"

@@ -144,7 +144,7 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
 
 
 def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
-    """As quickstart and a grid of one's own over it, and `run` of the same config."""
+    """The quickstart, a grid based on it, and `run` of the same config have one name."""
     folder = tmp_path / "out" / "toy"
     seeds, rates = "sweep: {seed: [0, 1]}", "sweep: {task.noise: [0.1, 0.2, 0.3]}"
 

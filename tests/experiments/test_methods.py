@@ -46,7 +46,7 @@ def cases():
 
 @pytest.mark.parametrize(("path", "every"), list(cases()))
 def test_config_runs_in_seconds(path, every, tmp_path):
-    """Of its runs the last, or all of them."""
+    """The last run of each config is simulated, or all of them."""
     planned = runs(load(path))
     methods = {run.config.algorithm.name for run in planned}
     assert path in NETWORKS or any(path.stem.startswith(method) for method in methods)

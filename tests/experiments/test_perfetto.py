@@ -105,7 +105,7 @@ def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("recorded", [True, False])
 def test_trace_of_any_method_has_valid_format(method: str, recorded: bool, tmp_path: Path) -> None:
-    """Shards, stages, crashes, groups of gradients in a message, and models without a server."""
+    """The methods have shards, stages, crashes, grouped gradients, or models without a server."""
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
     result = run(config, tmp_path)

@@ -344,9 +344,7 @@ def test_changed_source_is_another_run(
     tmp_path,
     monkeypatch,
 ):
-    """Also within one process, as in a notebook, and where the new source is as long as the old and
-    as young.
-    """
+    """This holds within one process, and for a new source of equal length and modification time."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path, out = (
         toy("", toy().read_text().replace("lr: 0.1", "lr: 0.1, compensation: 'mine:Absolute'")),
@@ -387,7 +385,7 @@ def test_imported_sources_are_part_of_the_run_id(
     tmp_path,
     monkeypatch,
 ):
-    """Within one process, and where the new source is as long as the old and as young."""
+    """This holds within one process, and for a new source of equal length and modification time."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     name, source = HELPERS[how]
     module(name.replace(".", "/"), source)
@@ -469,7 +467,7 @@ def test_no_plugins_imports_nothing(
 
 
 def test_result_is_read_without_its_plugin(module, toy, tmp_path):
-    """And its resolved config holds the hash of the source that it was run with."""
+    """Its resolved config holds the hash of the source of the run."""
     for file in ("pieces", "mine"):
         module(file, {"pieces": PIECES, "mine": ABSOLUTE}[file])
     own = [

@@ -36,7 +36,7 @@ def test_every_preset_is_a_cluster(toy, name):
     [("aws-p2.8xlarge", 52), ("dgx1-p100", 219), ("dgx1-v100", 330), ("aws-p3dn", 330)],
 )
 def test_preset_of_a_gpu_has_the_measured_speed(toy, name, images):
-    """ResNet-50, 6 operations for each of its multiplications."""
+    """ResNet-50 needs 6 operations for each of its multiplications."""
     config = load(
         toy(), "task={model: network_timing, batch: 32}", f"cluster={{preset: {name}, workers: 8}}"
     )

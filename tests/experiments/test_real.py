@@ -81,9 +81,7 @@ def test_real_processes_give_weights_of_replayed_simulation(tmp_path, method):
 
 @SLOW
 def test_worker_sleeps_for_rest_of_drawn_time(tmp_path):
-    """Each takes as long as in the simulation with the same seed, or longer: a machine does not
-    wake it early.
-    """
+    """Each gradient takes at least its simulated time: the system may wake a process late."""
     from laggard.simulator import simulate
 
     spec = spec_of(
@@ -258,9 +256,7 @@ def known_run(compute=(0.0231, 0.0317, 0.0412, 0.0293), updates=400, jitter=0.0)
 
 
 def test_calibration_recovers_times_of_known_server(tmp_path):
-    """The simulated rows have the times of the recurrence, each of which is a mean that the
-    estimates have found.
-    """
+    """The simulation with the calibrated cluster reproduces the times of the known server."""
     spec = spec_of(
         tmp_path,
         "cluster.workers=4",
@@ -301,9 +297,7 @@ def times_at(size):
 
 @pytest.mark.parametrize("size", [2e5, 1e6, 8e6])
 def test_two_message_sizes_predict_times_of_third(tmp_path, monkeypatch, size):
-    """Latency and bandwidth apart, and what takes the server's time at this size; the simulation
-    has the real times.
-    """
+    """Latency, bandwidth and server time are fitted; the simulation then has the real times."""
     own = "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400"
     spec = spec_of(tmp_path, *own, f"cluster.network.message_bytes={size}")
     runs_at = {}
@@ -387,7 +381,7 @@ def test_warm_up_is_not_counted(tmp_path):
 
 
 def test_waiting_is_share_of_time_without_computing():
-    """Of n rounds of c seconds with s between them: 1 - n c / (n c + (n - 1) s)."""
+    """With n rounds of c seconds and s between them it is 1 - n c / (n c + (n - 1) s)."""
     n, c, s = 45, 0.03, 0.012
     rows = collective_timeline([c] * 4, 50, s)
     assert figures(rows, 4).waiting == pytest.approx(1 - n * c / (n * c + (n - 1) * s))
@@ -486,9 +480,7 @@ def test_a_calibration_simulates_known_rounds(tmp_path, method):
 
 
 def test_simulation_is_faster_without_any_one_time(tmp_path):
-    """Without any of them workers never wait: they make as many updates as their own times
-    allow.
-    """
+    """Without all of them workers never wait: compute times alone give the number of updates."""
     compute = (0.0231, 0.0317, 0.0412, 0.0293)
     spec = spec_of(
         tmp_path,
@@ -658,7 +650,7 @@ def test_page_has_errors_at_other_message_sizes():
 
 
 def test_the_page_of_measurements_has_what_was_stored():
-    """And the error of the law alone, which is simulated here."""
+    """The page also has the error of the distribution alone, which is simulated here."""
     stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
     page = (ROOT / "docs/measurements.md").read_text()
     rows = re.findall(r"^\| \[(\w+)\] \| (.*) \|$", page, flags=re.MULTILINE)

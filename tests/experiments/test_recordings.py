@@ -29,11 +29,8 @@ def compute_times(result):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("method", ["async_ps", "sync_ps", "all_reduce"])
 def test_replayed_recording_has_the_recorded_times(tmp_path, method, suffix):
-    """Bit for bit: compute times are multiples of 2^-10 s, so that moments and their differences
-    are not rounded.
-
-    Of an asynchronous run up to the last updates, for which others' gradients in flight may be
-    missing.
+    """Times agree bit for bit: multiples of 2^-10 s are not rounded. The last updates of an
+    asynchronous run are left out: gradients in flight may be missing.
     """
     rng = np.random.default_rng(5)
     drawn = pd.DataFrame({"worker": np.arange(90) % 3, "seconds": rng.integers(1, 4096, 90) / 1024})

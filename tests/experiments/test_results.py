@@ -187,7 +187,7 @@ def test_unfinished_sweep_knows_its_plan(folder, tmp_path):
 
 
 def test_run_given_twice_counts_once(folder):
-    """It is no further seed; under other labels it is a row of its own."""
+    """It counts as one seed; under another label it is another row."""
     results = load_results(folder)
     twice = Results([*results, *results[:2]])
     assert [of.path for of in twice] == [of.path for of in results]

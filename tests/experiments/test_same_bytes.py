@@ -20,7 +20,7 @@ WAYS = {
     "network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)]
 )
 def test_jobs_and_threads_change_no_byte(network, processes, toy, tmp_path):
-    """Of `config.yaml` neither, unless `threads` says how many. Processes take seconds to start."""
+    """`config.yaml` is the same too, unless `threads` is set. Processes take seconds to start."""
     task = f"task={{model: {network}, dataset: digits, batch: 32}}"
     overrides = [task, "stop={updates: 12}", "evaluate={every_updates: 4}", "sweep.seed=[0, 1]"]
     before, found = torch.get_num_threads(), {}

@@ -65,9 +65,7 @@ def test_larger_budget_keeps_earlier_draws():
     ],
 )
 def test_numbers_have_their_distribution(drawn, share):
-    """Kolmogorov and Smirnov's distance of 2,000 draws; by chance it is that large once in a
-    thousand seeds.
-    """
+    """The Kolmogorov-Smirnov distance of 2,000 draws exceeds the limit for one seed in a thousand."""
     values = np.array([each["a"] for each in settings(a=drawn, b={"uniform": [0, 1]}, runs=2000)])
     assert stats.kstest(share(values), "uniform").pvalue > 1e-3
 

@@ -107,7 +107,7 @@ def test_finished_run_is_simulated_again_only_by_force(result, tmp_path):
 
 
 def test_evaluated_models_are_stored_on_request(toy, tmp_path):
-    """Each is the model that its row of the metrics measured."""
+    """Each stored model gives the values of its row of the metrics."""
     overrides = ["evaluate={every_updates: 10, keep_models: true}", "sweep.learning.lr=[0.1, 0.01]"]
     kept = run(load(toy(), *overrides), tmp_path)
     assert kept.models is not None
@@ -173,9 +173,7 @@ def test_folders_of_dead_processes_are_removed(toy, tmp_path):
 
 
 def test_abandoned_temporary_indices_are_removed(toy, tmp_path):
-    """Of this machine's processes it is known whether they live; whatever is an hour old is
-    nobody's any more.
-    """
+    """An index of an ended local process is removed at once, any other after one hour."""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     path, here, hour = tmp_path / "out" / "toy", platform.node(), 3600
@@ -285,7 +283,7 @@ def test_damaged_file_is_refused_when_read(result, name):
 
 @pytest.mark.parametrize("name", ["metrics.parquet", "weights.safetensors"])
 def test_pickle_with_right_hash_is_refused(result, name):
-    """A pickle too: what it would do on loading is not done."""
+    """The pickle is not executed."""
     file, hit = result.path / name, result.path / "hit"
     file.write_bytes(pickle.dumps(Malicious(str(hit))))
     pickle.loads(file.read_bytes())

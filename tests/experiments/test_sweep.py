@@ -92,7 +92,7 @@ def test_axis_has_no_name_of_a_column(toy):
 
 
 def test_variants_with_own_grids_share_a_table(toy, tmp_path):
-    """Names and lists, which the other variant does not have."""
+    """The grids hold names and lists that the other variant does not have."""
     grids = "sweep: {learning.optimizer: [sgd, adam], task.initial: [1, [1, 2]], seed: [0, 1]}"
     path = toy(f"sweep: {{method: {{one: {{{grids}}}, other: {{algorithm.name: sync_ps}}}}}}")
     results = sweep(load(path, "task={model: quadratic, dim: 2}"), tmp_path)

@@ -69,7 +69,7 @@ def test_two_processes_leave_the_same_bytes(toy, tmp_path):
 
 
 def test_failure_in_a_worker_is_one_line(module, tmp_path):
-    """The run that fails has an algorithm of its own, which a worker process has to find beside the
+    """The failing run has a plugin algorithm, which the worker process loads from beside the
     config.
     """
     module("sulky", SULKY)
@@ -242,7 +242,7 @@ def test_random_kills_lose_no_finished_run(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
 def test_random_interrupts_lose_no_finished_run(tmp_path, ctrl_c):
-    """From the start of the first worker on, which is where an interrupt used to hang."""
+    """Interrupts come from the start of the first worker on, where a sweep once hung."""
     killed = hold(
         kills=50, runs=24, updates=6000, within=4.0, seed=1, folder=tmp_path, kill=interrupt
     )

@@ -118,7 +118,7 @@ def test_swept_key_outside_the_table_is_refused(results):
 
 
 def test_key_with_one_value_needs_no_row(results):
-    """As the error's own hint says; a notebook shows the same table."""
+    """The hint of the error names the remedy; a notebook shows the same table."""
     left = table(results.where(**{"learning.lr": 0.1}), rows=["method"], values=["accuracy"])
     assert {row for row, _, _ in left.cells} == {("sync",), ("late",)}
     assert (repr(left), left._repr_markdown_()) == (FORMATS["text"](left), FORMATS["md"](left))

@@ -104,8 +104,8 @@ def test_progress_text_has_the_unit_of_its_limit():
 
 @pytest.mark.slow
 def test_workers_write_their_progress(toy, tmp_path):
-    """Seen from outside, as the parent sees it, when the first of two runs is over and the other
-    still goes on.
+    """The parent reads the progress when the first of two runs has finished and the second
+    continues.
     """
     config = load(toy("sweep: {stop.updates: [1, 15000]}"))
     seen = {}

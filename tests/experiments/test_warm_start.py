@@ -40,8 +40,8 @@ def test_warm_start_begins_with_the_stored_accuracy(toy, tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["sync_ps", "{name: all_reduce, collective: ring}", "dpsgd"])
 def test_two_warm_runs_equal_one_long_run(toy, tmp_path, algorithm):
-    """Of SGD on a quadratic without noise, whose state is the weights alone; the mean of two equal
-    models is exact.
+    """SGD on a noiseless quadratic has no state beside the weights; the mean of two equal models
+    is exact.
     """
     given = [EXACT, f"algorithm={algorithm}", "cluster.workers=2", "sweep.learning.lr=[0.1, 0.2]"]
     first = run(load(toy(), *given, "stop.updates=7"), tmp_path)
@@ -52,8 +52,8 @@ def test_two_warm_runs_equal_one_long_run(toy, tmp_path, algorithm):
 
 
 def test_state_dict_of_torch_starts_a_run(toy, tmp_path):
-    """Plain SGD by torch's own layers and optimiser, from the same state_dict and on the same
-    mini-batches.
+    """Torch's layers and optimiser run plain SGD from the same state_dict on the same mini-
+    batches.
     """
     data = synthetic(samples=100, features=4)
     torch.manual_seed(3)

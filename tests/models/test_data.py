@@ -151,8 +151,8 @@ def test_settings_out_of_range_are_refused(make, settings, text):
 
 
 def test_synthetic_images_have_given_contrast():
-    """Of two classes, the mean images differ by contrast times that of the patterns; the pixels'
-    noise is the rest.
+    """The mean images of two classes differ by contrast times the patterns; the rest is noise of
+    pixels.
     """
     contrast = 0.5
     data = synthetic_images(samples=4000, classes=2, channels=4, contrast=contrast)

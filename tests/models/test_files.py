@@ -51,7 +51,7 @@ def test_libsvm_rows_are_dense_and_labels_sorted(tmp_path):
 @pytest.mark.parametrize("zero_based", [False, True])
 @pytest.mark.parametrize("wider", ["train", "test"])
 def test_two_files_are_read_as_by_scikit_learn(tmp_path, zero_based, wider):
-    """The feature that one of them lacks, as a9a.t lacks the last of a9a, is 0 there."""
+    """A feature that one file lacks, like the last one of a9a in a9a.t, is 0."""
     rng = np.random.default_rng(0)
     paths = [str(tmp_path / name) for name in ("train", "test")]
     for path, rows in zip(paths, (30, 20), strict=True):

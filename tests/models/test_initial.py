@@ -38,7 +38,7 @@ def test_weights_of_result_have_row_for_model(tmp_path, members):
 
 
 def test_parameter_called_weights_is_no_result(tmp_path):
-    """It has as many numbers as the model, and another shape than (members, params)."""
+    """The parameter has the size of the model, but not the shape (members, params)."""
     weights = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     save_file({"weights": weights}, tmp_path / "state")
     shapes = {"weights": (3, 4)}

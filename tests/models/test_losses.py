@@ -116,7 +116,7 @@ def test_hessian_products_are_differences_of_gradients(name):
 
 
 def test_regulariser_does_not_depend_on_other_models():
-    """On two threads, between which torch divides a long row that is alone."""
+    """With two threads, torch splits a long row that is the only one."""
     models, threads = (
         torch.randn(5, 40_001, generator=torch.Generator().manual_seed(3)),
         torch.get_num_threads(),

@@ -49,7 +49,7 @@ def test_full_networks_have_given_sizes():
 
 
 def test_tanh_network_without_biases_is_odd():
-    """f(-x) = -f(x), which no network of ReLU units is."""
+    """f(-x) = -f(x) does not hold for ReLU networks."""
     x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     for activation, odd in (("tanh", True), ("relu", False)):
         network = MLP(hidden=(30, 20), activation=activation).build((5,), 3)

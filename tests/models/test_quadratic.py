@@ -147,9 +147,7 @@ def batches_of_all(task, workers, seeds=(0,)):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("keys", [(), ("shift",), ("scale",), ("shift", "scale")], ids="+".join)
 def test_each_worker_has_own_quadratic(form, keys):
-    """Against f_i with dense matrices and autograd, and the minimum of their mean by a linear
-    solve.
-    """
+    """Dense matrices and autograd give f_i, and a linear solve the minimum of their mean."""
     A, optimum = (torch.from_numpy(part) for part in matrix(form, 4))
     settings = {key: {"shift": SHIFT, "scale": SCALE}[key] for key in keys}
     shift = torch.zeros(3, 4, dtype=torch.float64)
@@ -204,7 +202,7 @@ def test_gradient_does_not_depend_on_other_models(form, dim):
 
 
 def test_million_coordinates_need_no_matrix():
-    """One would have 4e12 bytes."""
+    """A dense matrix would have 4e12 bytes."""
     task = Tridiagonal(dim=1_000_000, shift=[1.0, -1.0])
     weights = task.start([0])[None]
     gradients, losses = task.gradients(weights, batches_of_all(task, [1]))

@@ -142,7 +142,7 @@ def test_statistics_have_bounded_number_of_samples():
 
 
 def test_module_without_tracking_is_evaluated_alike():
-    """In torch, its evaluation would depend on the chunks of the test set."""
+    """Torch's own evaluation would depend on the chunks of the test set."""
 
     def untracked(shape, classes):
         return perceptron(shape, classes, track_running_stats=False)

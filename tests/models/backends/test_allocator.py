@@ -32,8 +32,8 @@ print(faults(5) / 10)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 def test_gradient_asks_system_for_no_more_memory():
-    """In a process of its own, whose allocator nothing has changed; a gradient took 5,000 to 6,000
-    page faults.
+    """A subprocess measures it with the default allocator; a gradient took 5,000 to 6,000 page
+    faults.
     """
     answer = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True

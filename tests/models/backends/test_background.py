@@ -91,7 +91,7 @@ def test_cancelled_call_computes_requested_rows_alone(jobs):
 
 @pytest.mark.parametrize("jobs", [{"wrong": 0}, {"wrong": 3}], indirect=True)
 def test_error_is_raised_at_each_request(jobs):
-    """In the thread, which begins with row 0, and in its caller."""
+    """It occurs in the thread, which begins with row 0, and in its caller."""
     assert jobs.began.wait(10)
     jobs.begin.set()
     for row in {1, 2} if jobs.wrong == 0 else ():
@@ -117,7 +117,7 @@ def asked(task, members, seed=0):
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("threads", [2, 5])
 def test_results_are_those_of_waiting_call(members, threads):
-    """In whatever order they are asked for; one model has diverged."""
+    """The order of requests is arbitrary, and one model has diverged."""
     given = task(threads=threads)
     weights, batches = asked(given, members)
     weights[1, -1, -1] = float("nan")
@@ -132,8 +132,8 @@ def test_results_are_those_of_waiting_call(members, threads):
 
 
 def test_only_compiled_gradients_run_in_background():
-    """Others would hold the interpreter's lock; a regulariser, augmentation and dropout are
-    torch's.
+    """Other gradients would hold the interpreter's lock: torch computes regularisers, augmentation
+    and dropout.
     """
     assert task().submit(*asked(task(), 1)) is not None
     loss = CrossEntropyLoss(regularizer=0.1)

@@ -156,8 +156,8 @@ def test_pooling_breaks_ties_as_torch():
 @pytest.mark.parametrize("name", [IMAGES, "mlp"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_gradients_are_finite_only_where_autograd_is(name, value):
-    """Whichever weight it is. Where a convolution pads, torch leaves out 0 times infinity, which
-    here is NaN.
+    """Each weight in turn is NaN or infinite. In padded convolutions torch omits 0 times infinity,
+    which is NaN here.
     """
     module, weights, x, y, index = problem(name, 9)
     for place in range(0, weights.shape[1], 7):
@@ -197,7 +197,7 @@ def test_changed_data_are_checked_again():
 
 
 def test_same_data_are_checked_once(monkeypatch):
-    """Whichever mini-batches are asked for, in however many calls."""
+    """The number of calls and the mini-batches do not matter."""
     module, weights, x, y, index = problem("mlp", 5)
     checked, check = [], network._check_range
     monkeypatch.setattr(
@@ -381,7 +381,7 @@ def answer(process: "subprocess.Popen[str]") -> str:
 
 @pytest.mark.slow
 def test_processes_share_compiled_sources(tmp_path):
-    """Each source is compiled once for each width of vectors, and gives the same bits."""
+    """Each source is compiled once for each vector width, and gives the same bits."""
     from llvmlite import binding
 
     features = binding.get_host_cpu_features().flatten() + ",+prefer-256-bit"

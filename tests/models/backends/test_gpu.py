@@ -53,8 +53,8 @@ def distance(mine, reference):
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_gradients_are_those_of_cpu(name, dtype, tolerance):
-    """Of `vmap` within 1e-3 in float32: an H100's gradients of grouped convolutions were off by
-    2e-4, without TF32.
+    """In float32 `vmap` agrees within 1e-3: gradients of grouped convolutions on an H100 differed
+    by 2e-4, without TF32.
     """
     tolerance = 1e-3 if "vmap" in name and dtype == torch.float32 else tolerance
     module, *rest = problem(12, CPU, dtype)
@@ -72,7 +72,7 @@ def test_gradients_are_those_of_cpu(name, dtype, tolerance):
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(Batched, 1e-2), (Unfolded, 1e-5)])
 def test_replayed_graph_computes_new_values(kind, tolerance):
-    """The weights move so far that the gradients before are off by more than a tenth."""
+    """The new gradients differ from the recorded ones by at least a tenth."""
     module, weights, x, y, index = problem(24)
     graphs, plain = Graphs(kind(module, cross_entropy)), kind(module, cross_entropy)
     before = graphs.gradients(weights, x, y, index)[0]

@@ -16,9 +16,7 @@ JOBS, INTERRUPTED = 2000, 1000
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system knows no affinity")
 def test_threads_are_as_many_as_usable_cores(monkeypatch):
-    """A scheduler gives five of a machine's cores, however many that has, and all to other
-    processes.
-    """
+    """A scheduler allows this process five cores, and other processes all."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64 if process else 5)))
     assert Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy).lanes == 10
 
@@ -53,7 +51,7 @@ def test_interrupted_jobs_are_not_carried_out(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "by autograd"])
 def test_gradient_of_diverged_model_is_not_computed(dtype, monkeypatch):
-    """Two of three: what is left is bit for bit as before, and theirs is NaN."""
+    """Two of three models diverge: their gradients are NaN, the third's is the same bit for bit."""
     module = MLP(hidden=[3]).build((1, 2, 2), 2).to(dtype)
     backend = Threads(module, cross_entropy, threads=2)
     weights = torch.randn(3, sum(one.numel() for one in module.parameters()), dtype=dtype)
@@ -75,7 +73,7 @@ def test_gradient_of_diverged_model_is_not_computed(dtype, monkeypatch):
 
 
 def test_gradient_of_infinite_loss_ends_in_nan():
-    """By which the next gradient knows; LeNet-5, compiled and by autograd."""
+    """NaN marks the model as diverged for the next gradient; LeNet-5 is compiled or uses autograd."""
     for dtype in (torch.float32, torch.float64):
         module = LeNet5().build((1, 28, 28), 10).to(dtype)
         backend = Threads(module, cross_entropy, threads=1)

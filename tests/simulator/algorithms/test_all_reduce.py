@@ -80,8 +80,8 @@ def test_ring_over_hosts_has_pace_of_slowest_link(g, slower, beta):
 @pytest.mark.parametrize("bucket_bytes", [None, 0.5])
 @pytest.mark.parametrize("at", [0.2, 0.7, 1.1, 2.6])
 def test_all_stall_with_same_models_after_crash(collective, bucket_bytes, at):
-    """While a node computes, sends or waits; it is back at once, but nothing that it had sent of
-    its gradient is mixed with another's.
+    """A node crashes while it computes, sends or waits, and returns at once. No part of its lost
+    gradient enters another sum.
     """
     applied = {}
 

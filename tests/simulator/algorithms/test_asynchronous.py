@@ -75,9 +75,7 @@ def downpour_by_hand(P, n_push, n_fetch, optimizer, local_rule, ticks):
 @pytest.mark.parametrize("local_rule", ["sgd", "same", "none"])
 @pytest.mark.parametrize("P", [1, 3])
 def test_downpour_is_loop_of_paper(P, n_push, n_fetch, local_rule):
-    """A server with momentum, and replicas that go on by themselves, with or without a momentum of
-    their own.
-    """
+    """The server has momentum; replicas continue without waiting, with or without momentum."""
     ticks = 24
     rule = Rule(SGD(momentum=0.9), lr=LR)
     downpour = Downpour(rule, n_push=n_push, n_fetch=n_fetch, local_rule=local_rule)
@@ -230,7 +228,7 @@ def test_only_gradients_below_threshold_are_applied(R, network, cancel):
 
 
 def test_computation_stops_when_it_is_too_stale():
-    """Its staleness is R then, and nothing is computed to be dropped."""
+    """It stops at staleness R, so that no gradient is dropped."""
     R = 4
     cluster = Cluster(workers=6, compute=Gamma(1.0, 0.8), slowdowns=SLOW)
     outcome = simulate(cluster, Ringmaster(Rule(), R, cancel=True), stop=Stop(updates=2000))
@@ -272,7 +270,7 @@ def test_k_async_alone_has_distinct_workers_in_update():
 
 
 def test_worker_that_returns_contributes_once_to_update():
-    """Its gradient may be gathered already: then it waits for the update like any contributor."""
+    """If its gradient was gathered before the crash, it waits for the update like any contributor."""
     K, updates = 3, 300
     crashes = [
         Crash(worker=rank, at=5.0 * k + rank, back=5.0 * k + rank + 0.1)
@@ -287,9 +285,7 @@ def test_worker_that_returns_contributes_once_to_update():
 
 @pytest.mark.parametrize("algorithm", [KAsync, SoftSync])
 def test_update_is_mean_of_gradients_at_weights_read(algorithm, quadratic):
-    """By hand from the order of arrivals: a contributor re-reads after the update, in soft_sync at
-    once, but for the last one.
-    """
+    """Contributors read again after the update; in soft_sync all except the last read at once."""
     P, K, lr, updates = 4, 3, 0.05, 30
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     outcome = simulate(cluster, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))

@@ -45,7 +45,7 @@ LENET = [layer(156, 86_400), layer(0, 3_456), layer(2_416, 153_600), layer(0, 1_
 
 
 def test_buckets_of_lenet_by_hand():
-    """The last two linear layers, the first, and the convolutions, whose gradients come last."""
+    """The buckets are the last two linear layers, the first one, and the convolutions."""
     total = 303_656
     linear = 840 + 10_080
     buckets = fill_buckets(LENET, 61_706, 246_824.0, 40_000.0, 2.0)
@@ -63,7 +63,7 @@ def test_buckets_of_lenet_by_hand():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_buckets_are_smallest_runs_of_whole_layers(seed):
-    """From the last layer on; all but the last bucket have at least `limit` bytes."""
+    """Buckets begin at the last layer; all except the last have at least `limit` bytes."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 50, rng.integers(1, 30)) * rng.integers(0, 2)
     layers = [layer(int(size), rng.random()) for size in sizes]
@@ -158,7 +158,7 @@ def test_one_bucket_is_no_overlap(algorithm, sharing, monkeypatch):
 )
 @pytest.mark.parametrize("algorithm", WITHOUT)
 def test_weights_are_same_in_buckets(algorithm, workers, perceptron):
-    """Bit for bit: thirteen parameters in single precision in buckets of one to five, and a network
+    """They agree bit for bit: thirteen float32 parameters in buckets of one to five, and a network
     in its two layers.
     """
     if getattr(algorithm, "shards", 1) > workers:
@@ -177,7 +177,7 @@ def test_weights_are_same_in_buckets(algorithm, workers, perceptron):
 
 @pytest.mark.parametrize("method", [AllReduce, SyncPS])
 def test_bytes_are_those_of_whole_gradient(method):
-    """Of all messages of the second step, after which all nodes begin the third at once."""
+    """The second step is counted: all nodes begin the third one at the same time."""
     network = Network(bandwidth=N, latency=0.01, message_bytes=N)
     cluster, task = Cluster(P, Constant(1.0), network=network), Timing(depth=DEPTH)
 
@@ -194,7 +194,7 @@ def test_bytes_are_those_of_whole_gradient(method):
 
 
 def test_server_refuses_buckets_where_workers_crash():
-    """It has answered parts of a gradient that may be lost."""
+    """The server would have answered parts of a gradient that is then lost."""
     cluster = Cluster(4, slowdowns=[Crash(worker=1, at=3.0, back=4.0)])
     with pytest.raises(InvalidSettingError, match="bucket_bytes: expected null"):
         simulate(cluster, SyncPS(Rule(), bucket_bytes=1e6), stop=Stop(updates=1))

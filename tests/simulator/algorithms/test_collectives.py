@@ -109,7 +109,7 @@ def test_slices_hide_latency_in_queues_alone(P, slices, alpha):
 @pytest.mark.parametrize("params", [7, 64])
 @pytest.mark.parametrize("P", [1, 2, 5, 8])
 def test_ring_in_slices_gives_sum_of_ring(P, params, slices):
-    """To the bit."""
+    """The sums are equal to the bit."""
     task = Quadratic(dim=params, noise=1.0, condition=30.0)
     network = Network(bandwidth=100.0, latency=0.1, sharing="fifo")
     sliced, whole = Rounds(in_slices(slices)), Rounds("ring")
@@ -124,9 +124,7 @@ def test_ring_in_slices_gives_sum_of_ring(P, params, slices):
 @every
 @pytest.mark.parametrize("P", [4, 6, 8])
 def test_message_has_bytes_of_its_parameters(name, P):
-    """To one parameter for each of the P chunks at most: a model of 61 is not divisible by any of
-    these P.
-    """
+    """The error is at most one parameter per chunk: no P here divides a model of 61 parameters."""
     params, rounds = 61, Rounds(name)
     simulate(Cluster(P), rounds, Quadratic(dim=params), stop=Stop(gradients=2 * P))
     assert rounds.carried
@@ -140,7 +138,9 @@ def test_message_has_bytes_of_its_parameters(name, P):
 @pytest.mark.parametrize("params", [7, 64])
 @pytest.mark.parametrize("P", WORKERS)
 def test_all_nodes_have_same_sum(name, P, params):
-    """To the bit, also where P does not divide the parameters, and where these are fewer than P."""
+    """The sums are equal to the bit, also if P does not divide the parameters or exceeds their
+    number.
+    """
     task = Quadratic(dim=params, noise=1.0, condition=30.0)
     network, rounds = Network(bandwidth=100.0, latency=0.1), Rounds(name)
     cluster = Cluster(P, Exponential(1.0), network=network)
@@ -176,7 +176,7 @@ class EveryOther(Algorithm):
 
 @every
 def test_some_nodes_sum_among_themselves(name):
-    """Also where the rounds of all nodes are computed in lock step."""
+    """This holds with and without lock-step rounds of all nodes."""
     rounds = EveryOther(name)
     simulate(Cluster(6), rounds, Quadratic(dim=12, noise=1.0), stop=Stop(updates=2))
     for first in (0, 1):

@@ -64,8 +64,8 @@ def by_hand(task, order, elastic, H):
 @pytest.mark.parametrize("H", [1, 3])
 @pytest.mark.parametrize("together", [False, True])
 def test_algorithm_1_by_hand(H, together, quadratic, perceptron):
-    """In the order in which the workers came: a gradient at where they were before, a step from
-    where they are then.
+    """In order of arrival, a worker takes its gradient at its former weights and then steps from
+    its new ones.
     """
     P, updates = UNEVEN.workers, 40
     for task in (quadratic, perceptron):

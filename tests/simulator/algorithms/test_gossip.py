@@ -99,7 +99,7 @@ def test_settings_that_do_not_fit_are_refused(method, settings, graph, workers, 
 
 
 def test_long_run_keeps_no_tags():
-    """Every step has a tag of its own; those that no node waits for any more are forgotten."""
+    """Every step has its own tag; a tag that no node waits for is removed."""
     seen = Observed(on(Ring(), 4), DPSGD(Rule()), Timing(), Stop(updates=100))
     for node in seen.nodes.values():
         assert len(node.mailbox.mail) + len(node.mailbox._receives) <= 3

@@ -69,7 +69,7 @@ def test_gradients_alone_change_sum_of_models(method, data, time):
     ids=str,
 )
 def test_one_half_asks_other(graph, workers, asked):
-    """By the two colours where there are two, else even ranks ask odd ones."""
+    """The halves are the two colours of a bipartite graph, otherwise even and odd ranks."""
     assert asked_by(graph, workers) == tuple(asked)
 
 
@@ -99,7 +99,7 @@ def test_all_neighbours_are_asked_alike():
 
 
 def test_overlapped_gradient_is_that_before_average():
-    """Two nodes, the second step of each: x_i <- (x_0 + x_1) / 2 - lr g_i(x_i)."""
+    """The second step of each of two nodes is x_i <- (x_0 + x_1) / 2 - lr g_i(x_i)."""
     cluster = on(Ring(), 2, Constant(2.0))
     seen = Observed(cluster, OverlapADPSGD(Rule(lr=LR)), noisy(), Stop(time=4.1))
     before = [seen.models[rank][0] for rank in (0, 1)]

@@ -59,8 +59,8 @@ def loop(task, W, steps, overlap, biased):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), overlap=st.integers(0, 1), biased=st.booleans())
 def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
-    """On digraphs and time-varying ones: with overlap 1 every exchange is the last step's, whatever
-    the times.
+    """Topologies are digraphs and time-varying. With overlap 1 every exchange is that of the last
+    step.
     """
     peers = st.sampled_from([ExponentialGraph(peers=1), ExponentialGraph(peers=2)])
     varying = st.tuples(peers, st.integers(2, 7))
@@ -79,7 +79,7 @@ def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
 @pytest.mark.parametrize("overlap", [2, 5])
 @pytest.mark.parametrize("compute", [2.0, 0.3, 0.05])
 def test_overlapped_steps_wait_for_late_exchanges_alone(overlap, compute):
-    """t_c a step, unless tau gradients take less than one exchange of alpha + N beta."""
+    """A step takes t_c, unless tau gradients take less than one exchange of alpha + N beta."""
     alpha, transfer, steps = 0.125, 0.25, np.arange(60)
     network = Network(topology=ExponentialGraph(), bandwidth=8.0, latency=alpha, message_bytes=2.0)
     cluster, algorithm = (
@@ -95,7 +95,7 @@ def test_overlapped_steps_wait_for_late_exchanges_alone(overlap, compute):
 
 @pytest.mark.parametrize(("compute", "steps"), [(1.0, 1), (0.4, 1), (0.3, 2), (0.11, 4), (0.05, 5)])
 def test_next_exchange_begins_when_last_has_come(compute, steps):
-    """Of 0.375 s: after the first gradient that ends later, which is looked for without waiting, or
+    """An exchange takes 0.375 s. The next begins after the first gradient that ends later, or
     after the fifth.
     """
     network = Network(topology=ExponentialGraph(), bandwidth=8.0, latency=0.125, message_bytes=2.0)

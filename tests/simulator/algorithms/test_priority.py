@@ -230,7 +230,7 @@ def test_steps_of_two_layers_in_ring(order, step, begins):
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_weights_are_same_where_messages_overtake(order, perceptron):
-    """Also those that name the slices."""
+    """Messages that name slices may be overtaken too."""
     network, slow = Network(bandwidth=300.0, latency=Exponential(0.5)), [Factor(0, factor=2.0)]
     cluster = Cluster(3, Gamma(1.0, 0.5), slow, network=network)
     more = {"stop": Stop(updates=4), "evaluate": Evaluate(every_updates=4), "ensemble": 2}

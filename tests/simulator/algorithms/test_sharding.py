@@ -79,7 +79,7 @@ def test_worker_reads_model_and_pushes_slices(S):
     ],
 )
 def test_work_goes_on_until_all_shards_moved(moments, overtaken_at):
-    """10 s of it; it goes on though the other shard has moved."""
+    """Work of 10 s continues although the other shard has moved."""
     ends = []
 
     def worker(node, servers):

@@ -187,7 +187,7 @@ def test_each_shard_takes_first_workers_that_come(name, cancel, quadratic):
     "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))]
 )
 def test_no_setting_makes_server_wait_for_ever(seed):
-    """Any network, crashes and shards."""
+    """Random cases vary the network, crashes and shards."""
     rng = np.random.default_rng(seed)
     P, crashes = int(rng.integers(2, 7)), []
     for at in (3.0, 30.0, 70.0)[: seed % 4]:

@@ -44,7 +44,9 @@ def test_buckets_come_after_shares_of_work():
 
 
 def test_slowdown_delays_buckets_computed_in_it():
-    """Four times as slow from 0.75 s to 2.75 s, in which half a second's work is done."""
+    """The worker is four times slower from 0.75 s to 2.75 s, and so does half a second's work in
+    that time.
+    """
     assert moments([Window(0, factor=4.0, start=0.75, end=2.75)]) == [0.5, 1.75, 3.0, 3.5]
 
 

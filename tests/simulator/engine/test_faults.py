@@ -104,7 +104,7 @@ def test_gradient_lost_between_workers_can_be_applied(down):
 
 
 def test_message_sent_to_down_worker_is_lost():
-    """It hears what was sent before the crash, and what is sent after the return."""
+    """Messages sent before the crash or after the return arrive."""
     heard = []
 
     class Shout(Algorithm):
@@ -180,7 +180,9 @@ NEEDS = {"delayed": 1}
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_method_accounts_for_all_after_crashes(name):
-    """It goes on, or waits and says so; every gradient, message and second is accounted for."""
+    """The method continues or reports that it waits; every gradient, message and second is
+    counted.
+    """
     task = Quadratic(curvature=1.0, dim=8, noise=0.1, epoch=100, dtype=torch.float64)
     workers = NEEDS.get(name, 4)
     crashes = [Crash(0, at=2.3, back=4.1), Crash(0, at=7.7, back=9.0)]

@@ -92,7 +92,7 @@ def test_send_fires_when_message_has_arrived():
 
 
 def test_put_reaches_other_roles_at_once():
-    """Also while the node computes, on a network that takes time for everything."""
+    """This also holds while the node computes and the network takes time."""
     seen = []
 
     class TwoRoles(Algorithm):

@@ -126,7 +126,7 @@ def test_limits_are_exact(stop, reached, value, law):
 
 
 def test_updates_after_limit_are_not_counted():
-    """An algorithm that applies several times without waiting stops in the midst of it."""
+    """An algorithm that applies several times without waiting stops between them."""
 
     class Greedy(Delayed):
         def worker(self, node):
@@ -345,9 +345,7 @@ def test_empty_trace_has_its_columns():
 
 
 def test_cancelled_workers_get_update_once():
-    """Also a worker whose gradient was under way when the update came: the server does not answer
-    it again.
-    """
+    """The server does not answer a worker again whose gradient was in flight at the update."""
     P, updates = CLUSTER.workers, 200
     outcome = simulate(CLUSTER, KSync(Rule(), wait_for=3, cancel=True), stop=Stop(updates=updates))
     arrived = outcome.gradients["applied"] + outcome.gradients["dropped"]

@@ -97,7 +97,7 @@ def bits(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_resumes(name: str) -> None:
-    """With two members, Adam or momentum, after 70 % of the updates of nodes."""
+    """Runs have two members and Adam or momentum, and are interrupted after 70 % of their updates."""
     trial = trial_of(ALGORITHMS[name], updates=8)
     rates = torch.tensor([[0.02], [0.01]], dtype=torch.float64)
     rule = Rule(SGD(momentum=0.5) if "pipe" in name else Adam(), lr=rates)
@@ -217,7 +217,7 @@ def run_of(case: str, **changed: Any) -> Run:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_kind_of_state_resumes(case: str) -> None:
-    """From a snapshot that was taken of a run that had gone on from another."""
+    """The snapshot is of a run that was itself resumed."""
     run = run_of(case)
     whole = run()
     assert len(whole.updates["time"]) >= 28
@@ -229,7 +229,7 @@ def test_every_kind_of_state_resumes(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["every node", "gradients in the background"])
 def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after every update, and one in the middle of a run with many."""
+    """Taking a snapshot after every update changes no result, nor does resuming from a middle one."""
     monkeypatch.setattr(snapshots, "MAX_TIME_SHARE", 1.0)
     run, taken = run_of(case), list[Snapshot]()
     whole = run()
@@ -242,7 +242,7 @@ def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) ->
     "limit", [{"updates": 60}, {"time": 20.0}, {"epochs": 8.0}, {"gradients": 90}], ids=str
 )
 def test_run_resumes_to_longer_stop(limit: dict[str, Any]) -> None:
-    """With evaluations at the limit of the shorter run and after it."""
+    """Evaluations are at the limit of the shorter run and after it."""
     half = {name: type(value)(value / 2) for name, value in limit.items()}
     for period in ({"every_seconds": 2.5}, {"every_updates": 10}):
         short, long = (
@@ -256,7 +256,7 @@ def test_run_resumes_to_longer_stop(limit: dict[str, Any]) -> None:
 
 
 def test_profiler_changes_nothing() -> None:
-    """Generators have frame objects as soon as it has looked at them."""
+    """A profiler creates frame objects of generators."""
     run = run_of("DC-ASGD")
     sys.setprofile(lambda *_: None)
     try:
@@ -373,7 +373,7 @@ def test_closures_are_reached_and_sets_refused() -> None:
 
 
 def test_tensor_that_is_not_restored_is_seen() -> None:
-    """Of those that the run still needs: what is compared above depends on each of them."""
+    """Setting one tensor of a snapshot to zero changes the resumed run, for at least five tensors."""
     run = run_of("diverging")
     start, whole = interrupt(run, 14), run()
     seen = 0

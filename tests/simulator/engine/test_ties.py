@@ -45,8 +45,8 @@ def test_last_ranks_lose_ties_by_rank(name):
 )
 @pytest.mark.parametrize("name", METHODS)
 def test_random_ties_favour_no_worker(name, network):
-    """K of P in each of n updates: n K / P, with a standard deviation of sqrt(n K / P (1 - K /
-    P)).
+    """Each worker is among the K of P in n K / P of n updates, with standard deviation sqrt(n K /
+    P (1 - K / P)).
     """
     algorithm, taken = METHODS[name]
     share = taken / P

@@ -166,7 +166,7 @@ def test_staleness_runs_until_gradient_has_status():
 
 
 def test_gradient_after_local_steps_counts_from_read():
-    """Also where nothing is learnt, and every value is known."""
+    """This also holds for timing runs, where every value is known."""
     for task in (Quadratic(dim=2), Timing()):
         start = task.start([0])
         pool = GradientPool(task, start, lambda *_: None)

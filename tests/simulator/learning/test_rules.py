@@ -71,7 +71,7 @@ def test_normalising_optimiser_undoes_factor_on_gradient(optimizer, compensation
 
 @pytest.mark.parametrize(("tau", "lr"), [(0, 0.3), (1, 0.3), (2, 0.1), (3, 0.1), (7, 0.1)])
 def test_delay_adaptive_rate_is_bounded(tau, lr):
-    """By c / tau; also for a rate of nothing, as warm-ups have it."""
+    """The bound is c / tau; a rate of 0, as in warm-ups, is allowed."""
     rates = torch.tensor([[lr], [0.0]], dtype=DOUBLE)
     weight = DelayAdaptive(ceiling=0.2).weight(SimpleNamespace(staleness=tau), rates)
     expected = min(lr, 0.2 / tau) if tau else lr
@@ -80,7 +80,7 @@ def test_delay_adaptive_rate_is_bounded(tau, lr):
 
 @pytest.mark.parametrize(("combine", "divisor"), [(mean, 2), (total, 1)])
 def test_delay_adaptive_rate_bounds_each_gradient(combine, divisor):
-    """By its own staleness, at the rate of the schedule."""
+    """Each gradient has the bound of its own staleness, at the rate of the schedule."""
     gradients = gradients_at([1.0, 1.0])  # 4 stale, slope 2
     gradients[1].version_read = 4  # fresh
     schedule = Step(every=1, factor=0.5, unit="updates")

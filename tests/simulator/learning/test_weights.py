@@ -10,7 +10,7 @@ from laggard.simulator.learning.weights import mean, stamp
 
 
 def test_empty_weights_answer_as_empty_tensor():
-    """Whatever an algorithm may do with weights: the same shape as torch's, and no arithmetic."""
+    """Each operation of an algorithm gives the same shape as in torch, without arithmetic."""
     empty, lr = torch.empty(3, 0), torch.ones(3, 1)
     asked = [
         lambda x: x - 0.1 * x + x / 2.0,
@@ -48,7 +48,7 @@ def test_alias_has_own_stamp(weights):
 
 @pytest.mark.parametrize("count", [2, 5, 8, 64])
 def test_mean_of_ensemble_is_that_of_members(count):
-    """Bit for bit, whatever the width of the tensors; and right."""
+    """The means agree bit for bit for every tensor width, and have the right value."""
     each = list(torch.randn(count, 3, 1001, generator=torch.Generator().manual_seed(0)))
     before = torch.stack(each)
     whole = mean(each)

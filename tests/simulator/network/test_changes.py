@@ -124,7 +124,7 @@ def random_changes(rng, ranks):
 @pytest.mark.parametrize("wiring", ["cards", "pairs"])
 @BLOCKS
 def test_any_changing_network_carries_messages_by_its_rows(wiring, block):
-    """Rows of pairs, of senders, of receivers and of all, beside cards and links of their own."""
+    """Rows name pairs, senders, receivers or all nodes, beside individual cards and links."""
     for seed in range(block * 12, block * 12 + 12):
         rng = np.random.default_rng(seed)
         speeds = {SERVER: 9.0, 0: 4.0, 1: 2.0, 2: 4.0, 3: 4.0}
@@ -184,8 +184,8 @@ LATER = Changes([Change(start=1e6, bandwidth=1.0, latency=9.0)])
 @pytest.mark.parametrize("changes", [REPEATED, LATER], ids=["repeated", "later"])
 @pytest.mark.parametrize(("number", "name"), list(enumerate(sorted(ALGORITHMS))))
 def test_rows_without_effect_yet_change_no_run(number, name, changes):
-    """Bit for bit. Collectives in lock step agree with messages to rounding alone, so that messages
-    are recorded, which sends them one by one.
+    """The runs agree bit for bit. Messages are recorded, since lock-step collectives agree with
+    messages only to rounding.
     """
     prints = []
     for rows in (None, changes):
@@ -203,7 +203,7 @@ def test_rows_without_effect_yet_change_no_run(number, name, changes):
 @pytest.mark.parametrize("wires", WIRES)
 @pytest.mark.parametrize("collective", ["ring", "mesh"])
 def test_collective_on_changing_network_sends_its_messages(collective, wires):
-    """No lock step: the times are those of a run that records its messages."""
+    """Lock step is not used: the times are those of a run that records its messages."""
     slower = Changes([Change(0, start=2.0, end=7.0, bandwidth=1.0)])
     network = Network(bandwidth=BANDWIDTH, latency=0.3, message_bytes=20.0, **wires)
 
@@ -219,7 +219,7 @@ def test_collective_on_changing_network_sends_its_messages(collective, wires):
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_awaited_change_does_not_keep_clock_running(cut):
-    """Not even where the messages that it would have changed are lost in a crash."""
+    """This holds even if a crash loses the messages that it would have changed."""
     changes = Changes([Change(start=5.0, end=1e6, bandwidth=1.0)])
     network = Network(bandwidth=BANDWIDTH, changes=changes)
     traffic = Traffic(network, workers=2, crashes=True)
@@ -247,7 +247,7 @@ def test_crash_in_outage_loses_waiting_messages(wires):
 
 @pytest.mark.parametrize("senders", [1, 5])
 def test_message_ends_where_outage_begins(senders):
-    """At 1 s, not when the outage is over: 10 bytes of each sender are through by then."""
+    """It ends at 1 s, not after the outage: 10 bytes of each sender have passed by then."""
     outage = Changes([Change(receiver=5, start=1.0, end=9.0, bandwidth=0.0)])
     cards = [Card(5, BANDWIDTH * senders)]
     network = Network(bandwidth=BANDWIDTH, changes=outage, cards=cards)

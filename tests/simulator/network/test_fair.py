@@ -196,7 +196,7 @@ N, BYTES, BANDWIDTH = 300, 7.0, 11.0
     ],
 )
 def test_equal_messages_end_together_in_order_sent(kind, links, route):
-    """n N / b, as one star."""
+    """On one star, n messages of N bytes take n N / b."""
     sends = [(0.0, BYTES, route(leaf)) for leaf in range(N)]
     ends, order, groups = carried(sends, [BANDWIDTH, *links], {}, kind)
     assert ends == pytest.approx(np.full(N, N * BYTES / BANDWIDTH), rel=1e-12)
@@ -271,8 +271,8 @@ def test_link_that_is_never_empty_does_not_drift():
 
 
 def test_cost_of_message_on_star_grows_slowly():
-    """As log n: from 16 to 1,024 messages under way, far from the 64 times of rating all of
-    them.
+    """The cost grows as log n from 16 to 1,024 messages under way; rating all of them would make
+    it 64 times as large.
     """
 
     def cost(flows, messages=3000):

@@ -42,7 +42,9 @@ def test_messages_of_server_have_own_latency(latency):
 
 
 def test_links_have_own_latency():
-    """It replaces that of the server too; a link with a bandwidth alone has the usual one."""
+    """It replaces the latency of the server too; a link with only a bandwidth has the default
+    latency.
+    """
     network = Network(
         latency=Constant(0.25),
         server_latency=Constant(0.5),
@@ -67,8 +69,8 @@ def test_machines_have_own_latency():
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(sorted(ALGORITHMS))))
 def test_constant_laws_are_their_numbers(number, name):
-    """Bit for bit. Rounds in lock step agree with messages to rounding alone, so that messages are
-    recorded, which sends them one by one.
+    """The runs agree bit for bit. Messages are recorded, since lock-step rounds agree with
+    messages only to rounding.
     """
     prints = []
     for law in (float, Constant):

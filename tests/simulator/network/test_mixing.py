@@ -122,7 +122,7 @@ def test_nodes_at_star_keep_their_models():
 
 
 def test_node_peers_answer_name_and_step():
-    """Also when asked again; where degrees differ, so do the weights of the two names."""
+    """Repeated calls give the same; if degrees differ, the weights of the two names differ."""
     star = Graph(graph="star_graph", arguments={"n": 3})
     for graph, names in ((star, ["uniform", "metropolis"]), (Exponential(), ["uniform"])):
         peers = NodePeers(graph, 1, 4)

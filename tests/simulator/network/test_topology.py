@@ -61,8 +61,8 @@ def test_every_topology_of_table_is_tested():
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("graph", GRAPHS, ids=repr)
 def test_graph_is_consistent(graph, workers):
-    """Peers once each, never the node itself, in rotating order; in-peers mirror out-peers; joined
-    are those who are ever peers.
+    """A node has each peer once, in rotating order, and never itself. In-peers mirror out-peers;
+    joined nodes are peers at some step.
     """
     graph.check(workers)
     period, ever = graph.period(workers), set()

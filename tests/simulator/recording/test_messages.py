@@ -75,7 +75,7 @@ def test_log_agrees_with_counters_and_moves_no_event(algorithm: Algorithm) -> No
 
 
 def test_log_names_gradient_of_message() -> None:
-    """Sent where and when its worker had computed it."""
+    """The message is sent when and where its worker has computed the gradient."""
     outcome = simulate(
         Cluster(workers=5, compute=Exponential(1.0), network=NETWORK),
         AsyncPS(Rule()),

@@ -250,7 +250,7 @@ def test_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
     ids=lambda broken: broken.__name__,
 )
 def test_no_other_identity_finds_it(broken: type) -> None:
-    """So that each check is needed."""
+    """This shows that each check is needed."""
     found = []
     for name in HERE:
         try:

@@ -53,7 +53,7 @@ def test_events_happen_in_order_of_simpy(plan):
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "sgp", "all_reduce", "dpsgd"])
 def test_cycle_leaves_nothing_for_collector(name):
-    """It may look seldom only as long as nothing hangs together in circles once it is over."""
+    """The collector may run seldom only if a finished cycle leaves no reference cycles."""
     left = []
 
     def watch(progress):

@@ -126,7 +126,9 @@ def test_blocks_do_not_change_stream():
 
 
 def test_streams_may_share_generator():
-    """Whatever is drawn in between, also 32-bit numbers, of which a generator keeps half a draw."""
+    """Other draws may come in between, also 32-bit numbers, for which a generator stores half a
+    draw.
+    """
     shared = np.random.default_rng(5)
     stored = [StoredStream(shared, 1, COMPUTE, rank) for rank in range(3)]
     own = [stream(1, COMPUTE, rank) for rank in range(3)]
@@ -167,7 +169,7 @@ def workers(law, many, seed=1):
 
 
 def test_mean_of_machine_comes_from_own_stream():
-    """More workers leave the means of the others as they were."""
+    """Additional workers do not change the means of the others."""
     law = TwoLevelGamma(2.0, 0.5, 0.1)
     few, many = ([durations.next() for durations in workers(law, P)] for P in (3, 8))
     assert few == many[:3]

@@ -111,7 +111,7 @@ def test_roles_of_node_share_messages_without_tag():
 
 @pytest.mark.parametrize("tag", [None, "t"])
 def test_messages_of_tag_come_in_order_of_arrival(tag):
-    """Also the first of them, which a choice has taken and put back."""
+    """This includes the first message, which a choice has taken and put back."""
     seen = []
 
     def role(node):
@@ -131,7 +131,7 @@ def test_messages_of_tag_come_in_order_of_arrival(tag):
 
 
 def test_event_has_states_of_simpy():
-    """Whether it has a value, and whether it has happened."""
+    """An event may have a value and may have been processed."""
     states = []
 
     def role(node):

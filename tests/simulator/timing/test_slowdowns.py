@@ -121,7 +121,7 @@ def test_markov_path_alternates_for_exponential_times():
 
 @pytest.mark.parametrize("moment", [0.0, 0.5, 3.0])
 def test_path_starts_in_stationary_state(moment):
-    """Slow with probability 1/4 at every moment, the first among them."""
+    """A machine is slow with probability 1/4 at every time, including the start."""
     draws = 2000
     slow = sum(CHAIN.bound(stream(seed, 0)).at(moment)[0] == 5.0 for seed in range(draws))
     assert slow / draws == pytest.approx(0.25, abs=5 * math.sqrt(0.25 * 0.75 / draws))
@@ -185,8 +185,8 @@ def test_crashes_are_no_factors():
 
 
 def test_chain_is_stationary_after_long_time():
-    """Slow with probability slow_for / (slow_for + fast_for), whatever it was; the next change lies
-    ahead.
+    """It is slow with probability slow_for / (slow_for + fast_for), independent of its first
+    state; the next change is later.
     """
     n, time = 4000, 1e9
     slow = 0
