@@ -141,7 +141,7 @@ NODES = {
         Replaced(
             Parts, "take", own_parts(lambda step: step.adds and step.cut == 4 and step.count == 1)
         ),
-        partial(test_collectives.test_same_as_a_server, 4),
+        partial(test_collectives.test_all_reduce_equals_synchronous_server, 4),
     ),
     "a ring sends whole models": (
         Replaced(
@@ -151,11 +151,11 @@ NODES = {
     ),
     "a cube adds its own value twice": (
         Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 1)),
-        partial(test_collectives.test_same_as_a_server, 4),
+        partial(test_collectives.test_all_reduce_equals_synchronous_server, 4),
     ),
     "a leaf of a tree counts twice": (
         Replaced(COLLECTIVES, "tree", lambda right: LeafTwice(right.phases, right.partners)),
-        partial(test_collectives.test_same_as_a_server, 4),
+        partial(test_collectives.test_all_reduce_equals_synchronous_server, 4),
     ),
     "a host's workers have a card each": (
         Replaced(Network, "machine", lambda right: lambda self, rank, workers: rank),

@@ -138,11 +138,11 @@ SERVERS = {
     ),
     "periods of checkpoints go on over a crash": (
         Replaced(recovery.Recovery, "restart", late),
-        partial(test_failures.test_age_of_a_checkpoint, 2.0, 1.0),
+        partial(test_failures.test_mean_age_of_checkpoint_follows_closed_form, 2.0, 1.0),
     ),
     "a checkpoint is never renewed": (
         Replaced(recovery.Recovery, "save_if_due", lambda right: lambda self, now: None),
-        test_failures.test_updates_since_a_checkpoint,
+        test_failures.test_lost_updates_follow_checkpoint_period,
     ),
     "DC-ASGD-a has one mean square for all workers": (
         Replaced(damping.Uncompensated, "shared", lambda right: True),
@@ -150,7 +150,7 @@ SERVERS = {
     ),
     "momentum is kept at the workers": (
         Replaced(Rule, "update", state_per_worker),
-        partial(test_pseudo_code.test_optimizer_at_the_server, "momentum"),
+        partial(test_pseudo_code.test_server_optimizer_sees_all_gradients, "momentum"),
     ),
     "the server answers before it applies": (
         Replaced(asynchronous.AsyncPS, "server", on_spoilt(before_its_update)),

@@ -15,7 +15,7 @@ DEAN, HO, SRINIVASAN = "Dean et al. (2012)", "Ho et al. (2013)", "Srinivasan et 
 
 
 def test_ssp_without_slack_is_lock_step() -> None:
-    """SSP without slack is lock-step in iterations: P updates a round, of staleness 0 to P - 1."""
+    """SSP without slack runs in lock step: each round has P updates of staleness 0 to P - 1."""
     barrier = every(UNEVEN, "downpour", sync_every=1)
     own = every(UNEVEN, "ssp", bound=0)
     same("ssp, bound 0 = downpour, sync_every 1, every optimiser", own, barrier, source=HO)
@@ -36,7 +36,9 @@ def test_ssp_without_slack_is_lock_step() -> None:
 
 @pytest.mark.parametrize("s", [1, 3])
 def test_slack_bounds_lead_of_fastest_worker(s: int) -> None:
-    """The fastest worker makes at most, and at times, s + 1 iterations more than the slowest."""
+    """The lead of the fastest worker over the slowest reaches s + 1 iterations and never exceeds
+    it.
+    """
     P = 8
     slow = Cluster(workers=P, compute=Exponential(1.0), slowdowns=[Factor(worker=0, factor=10.0)])
     rows = timed(slow, method("ssp", bound=s), 400).updates
@@ -52,15 +54,15 @@ def test_slack_bounds_lead_of_fastest_worker(s: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_one_replica_equals_sgd(n: int) -> None:
-    """A replica alone goes where SGD goes."""
+    """A single replica gives SGD."""
     alone = weights_after(ONE, method("downpour", RULES[0], n_push=n, n_fetch=n), updates=12)
     sgd = weights_after(ONE, method("delayed", RULES[0]), updates=12 * n)
     close(f"downpour, P = 1, n_push = n_fetch = {n} = SGD", alone, sgd, source=DEAN)
 
 
 def test_downpour_sum_equals_mean_at_larger_rate() -> None:
-    """A replica's own steps count only between fetches; a sum is worth as much as a mean at a
-    larger learning rate.
+    """Local steps last until the next fetch; pushing a sum equals pushing a mean at a larger
+    learning rate.
     """
     plain = every(UNEVEN, "async_ps")
     own = every(UNEVEN, "downpour", n_push=1, n_fetch=1, local_rule="same")
@@ -77,7 +79,7 @@ def test_downpour_sum_equals_mean_at_larger_rate() -> None:
 @pytest.mark.parametrize("R", [1, 3])
 @pytest.mark.parametrize("cancel", [False, True], ids=["finish", "cancel"])
 def test_ringmaster_applies_no_older_gradient(cancel: bool, R: int) -> None:
-    """No gradient of staleness R or more is applied; where R = 1 only fresh ones are."""
+    """No gradient of staleness R or more is applied; with R = 1 only fresh gradients are."""
     cluster = Cluster(workers=8, compute=Exponential(1.0))
     rows = timed(cluster, method("ringmaster", threshold=R, cancel=cancel), 300).updates
     applied = rows["staleness"][rows["status"] == "applied"]
@@ -86,7 +88,7 @@ def test_ringmaster_applies_no_older_gradient(cancel: bool, R: int) -> None:
 
 
 def test_warm_start_runs_one_replica_first() -> None:
-    """One replica alone for a while, then all of them."""
+    """A warm start runs one replica for some time, then all replicas."""
     P, alone = 8, 20
     rows = timed(
         Cluster(workers=P, compute=Exponential(1.0)), method("downpour", warm_start=alone), 400
@@ -113,7 +115,7 @@ def test_warm_start_runs_one_replica_first() -> None:
 
 
 def test_delay_grows_linearly_then_stays() -> None:
-    """A delay that grows linearly, and then stays as it is."""
+    """The delay grows linearly and then stays constant."""
     stale = timed(ONE, method("delayed", delay=0, ramp_to=8, over=80), 400).updates["staleness"]
     equal(
         "delayed, ramp from 0 to 8 over 80 updates: staleness of the first",

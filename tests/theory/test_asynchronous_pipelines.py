@@ -47,7 +47,7 @@ SCHEDULES = pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 
 @SCHEDULES
 def test_one_replica_equals_flushed_pipeline(schedule: str) -> None:
-    """One replica on a free network is the pipeline that is flushed."""
+    """One replica on a free network equals the flushed pipeline."""
     cluster, task = Cluster(workers=S, compute=Gamma(1.0, 0.7)), perceptron(6, 5, 4)
     alone = every(cluster, "async_pipelines", task, micro_batches=M, schedule=schedule, updates=12)
     flushed = every(cluster, schedule, task, micro_batches=M, updates=12)
@@ -67,7 +67,7 @@ def test_one_replica_equals_flushed_pipeline(schedule: str) -> None:
 
 
 def test_one_stage_equals_asynchronous_server() -> None:
-    """Replicas of one stage are the workers of an asynchronous server."""
+    """Replicas of one stage equal the workers of an asynchronous server."""
     slow = [Factor(worker=rank, factor=1 + rank / np.e) for rank in range(R)]
     cluster = Cluster(R, Constant(1.0), slow, CARDS, apply_seconds=0.02)
     mine = every(cluster, "async_pipelines", replicas=R, micro_batches=1)
@@ -84,8 +84,8 @@ def test_one_stage_equals_asynchronous_server() -> None:
 
 @pytest.mark.parametrize("name", TORCH)
 def test_stages_match_loop_over_recorded_order(name: str) -> None:
-    """A loop over the recorded order: a replica's stage has the parameters that were answered to
-    its last push.
+    """In a loop over the recorded order, the stage of a replica has the parameters of the answer
+    to its last push.
     """
     depth, micro_batches, task = 3, 2, perceptron(6, 5)
     optimizer, torchs = TORCH[name]
@@ -150,8 +150,8 @@ def times_of(run: Outcome, stage: int, replica: int | None = None) -> np.ndarray
 @pytest.mark.parametrize("micro_batches", [1, M])
 @SCHEDULES
 def test_replicas_multiply_update_rate(schedule: str, micro_batches: int) -> None:
-    """Equal replicas on a free network: R updates in the time of a mini-batch, each R - 1 updates
-    late.
+    """R equal replicas on a free network make R updates in the time of one mini-batch, each of
+    staleness R - 1.
     """
     cluster = Cluster(workers=R * S, compute=Constant(float(S)))  # f + b = 1 on each stage
     algorithm = method(
@@ -172,7 +172,7 @@ def test_replicas_multiply_update_rate(schedule: str, micro_batches: int) -> Non
 
 
 def test_slow_stage_delays_own_replica_only() -> None:
-    """A slow stage delays its own replica, and no other."""
+    """A slow stage delays its replica and no other."""
     slow = 3.0
     cluster = Cluster(R * S, Constant(float(S)), [Factor(worker=S + 1, factor=slow)])
     run = timed(

@@ -37,8 +37,8 @@ FORMS = {
 
 
 @pytest.mark.parametrize("P", [4, 6])
-def test_same_as_a_server(P: int) -> None:
-    """All-reduce is a synchronous server, whatever the collective and however many nodes."""
+def test_all_reduce_equals_synchronous_server(P: int) -> None:
+    """All-reduce equals a synchronous server for every collective and number of nodes."""
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     server = every(cluster, "sync_ps", updates=12)
     for name in COLLECTIVES:
@@ -53,7 +53,7 @@ def test_same_as_a_server(P: int) -> None:
 
 @pytest.mark.parametrize("P", [4, 6])
 def test_nodes_hold_identical_models(P: int) -> None:
-    """After every update the nodes' models are the same to the bit."""
+    """After every update all nodes have the same model to the bit."""
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     firsts, others = [], []
     for name in COLLECTIVES:
@@ -82,7 +82,7 @@ def seconds(
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("name", FORMS)
 def test_collective_time_follows_closed_form(name: str, sharing: str) -> None:
-    """P nodes that begin together, on a card each."""
+    """P nodes begin at the same time, each with its own card."""
     form, source = FORMS[name]
     expected, measured = (
         COLLECTIVE_SECONDS[name](8, ALPHA, TRANSFER),
@@ -98,7 +98,7 @@ def test_collective_time_follows_closed_form(name: str, sharing: str) -> None:
 
 @pytest.mark.parametrize("name", ["ring", "naive_ring", "mesh", "tree"])
 def test_any_number_of_nodes_works(name: str) -> None:
-    """The number of nodes need be no power of two."""
+    """The number of nodes is not restricted to powers of two."""
     form, source = FORMS[name]
     equal(
         f"{name}, P = 6: {form}",
@@ -109,8 +109,8 @@ def test_any_number_of_nodes_works(name: str) -> None:
 
 
 def test_slices_overlap_in_ring() -> None:
-    """A node passes on a slice while the next one comes: in a queue, the latency counts once if k
-    slices cover it.
+    """A node passes on a slice while it receives the next: with queues, the latency counts once if
+    k slices cover it.
     """
     for slices in (4, 16):
         network = Network(bandwidth=1.0, latency=0.01, message_bytes=TRANSFER, sharing="fifo")
@@ -133,7 +133,7 @@ def test_slices_overlap_in_ring() -> None:
 
 @pytest.mark.parametrize("S", [2, 4, 8])
 def test_first_nodes_serve_parts(S: int) -> None:
-    """Each of the first S nodes adds up a part and sends it to all."""
+    """Each of the first S nodes sums one part and sends the sum to all."""
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
     cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
     took = (
@@ -163,8 +163,8 @@ def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
 def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
-    """m hosts of g workers, which share its card: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha
-    + N beta / m).
+    """With m hosts of g workers, which share the host's card, it is 2 (g - 1)(alpha' + N beta' /
+    g) + 2 (m - 1)(alpha + N beta / m).
     """
     m = P // g
     inside, across = 2 * (g - 1) * (ALPHA + TRANSFER / g) / 8, 2 * (m - 1) * (ALPHA + TRANSFER / m)
@@ -176,7 +176,7 @@ def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
 
 @pytest.mark.parametrize("g", [1, 2, 3, 6])
 def test_hierarchical_sum_equals_synchronous_server(g: int) -> None:
-    """Summing inside and across hosts is a synchronous server."""
+    """Summing inside and then across hosts equals a synchronous server."""
     cluster = Cluster(workers=6, compute=Gamma(1.0, 0.5))
     hosts = Cluster(workers=6, compute=Gamma(1.0, 0.5), network=Network(hosts=Hosts(g)))
     reduced = every(hosts, "all_reduce", collective="hierarchical", updates=12)
@@ -208,7 +208,7 @@ def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
 @pytest.mark.parametrize("transfer", [0.25, 2.0])
 @pytest.mark.parametrize("name", FORMS)
 def test_buckets_are_exchanged_in_order(name: str, transfer: float) -> None:
-    """The k-th bucket is exchanged once it is there, and the one before it exchanged."""
+    """The exchange of bucket k starts when it is computed and the exchange before it has ended."""
     each, end = COLLECTIVE_SECONDS[name](8, ALPHA, transfer / LAYERS), 0.0
     for ready in READY:
         end = max(ready, end) + each
@@ -223,9 +223,9 @@ def test_buckets_are_exchanged_in_order(name: str, transfer: float) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.0625, 2.0])
-def test_buckets_at_a_server(transfer: float) -> None:
-    """Buckets come one by one over one link of the server's card while those before them leave over
-    the other.
+def test_buckets_overlap_at_server(transfer: float) -> None:
+    """The server's card receives buckets one by one and sends back the earlier ones at the same
+    time.
     """
     each, come, left = 8 * transfer / LAYERS, 0.0, 0.0
     for ready in READY:
@@ -267,25 +267,23 @@ def check_priority(name: str, transfer: float, source: str) -> None:
 
 @pytest.mark.parametrize("transfer", [0.11, 0.3])
 def test_p3_sends_front_layers_first(transfer: float) -> None:
-    """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices
-    alone.
+    """Slices of the front-most layer go first, and the forward pass of a layer waits only for its
+    own slices.
     """
     check_priority("p3", transfer, P3)
 
 
 @pytest.mark.parametrize("transfer", [0.4, 1.0])
 def test_ring_sums_front_layers_first(transfer: float) -> None:
-    """Of the slices that all nodes have computed, the ring sums those of the front-most layer
-    first.
+    """Of the slices that all nodes have computed, the ring first sums those of the front-most
+    layer.
     """
     check_priority("priority_all_reduce", transfer, PENG)
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_slices_by_priority_change_no_weight(order: str) -> None:
-    """Slices that are summed by priority, and forward passes that begin before all are, change no
-    weight.
-    """
+    """Summing slices by priority and starting forward passes early change no weight."""
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     reduced = every(cluster, "priority_all_reduce", slice_bytes=4.0, order=order, updates=12)
@@ -320,14 +318,14 @@ def test_gain_of_priority_peaks_at_four_thirds(network: str) -> None:
 
 
 def test_private_links_carry_messages_at_once() -> None:
-    """Where every pair has a link, all messages of a mesh go at once."""
+    """If every pair has a link, all messages of a mesh are sent at once."""
     measured = seconds(8, "mesh", wiring="pairs")
     equal("mesh on private links, P = 8: alpha + N beta", ALPHA + TRANSFER, measured, source=LOGP)
 
 
 @pytest.mark.parametrize(("alpha", "transfer"), [(0.125, 0.25), (0.2, 0.25), (0.1875, 0.25)])
 def test_ring_beats_naive_for_large_messages(alpha: float, transfer: float) -> None:
-    """The ring of chunks beats the naive one iff N beta (1 - 2 / P) > alpha."""
+    """The chunked ring is faster than the naive collective iff N beta (1 - 2 / P) > alpha."""
     P = 8
     gain = seconds(P, "naive_ring", alpha, transfer) - seconds(P, "ring", alpha, transfer)
     text = f"naive - ring, P = {P}, alpha {alpha:g}, N beta {transfer:g}"

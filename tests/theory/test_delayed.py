@@ -52,7 +52,7 @@ def measured_limit(limit: float, angle: float, optimizer: SGD | Nesterov, delay:
 
 @pytest.mark.parametrize("D", [0, 1, 4, 16, 32, 256])
 def test_oscillation_time_follows_delay(D: int) -> None:
-    """Half an oscillation takes 2 D + 1 updates."""
+    """With delay D half an oscillation takes 2 D + 1 updates."""
     text = f"D = {D}, SGD: lr h < 2 sin(pi / (2 (2D + 1))) is where a root leaves the circle"
     equal(text, 2 * math.sin(math.pi / (2 * (2 * D + 1))), critical(D, 0.0, False)[0], source=ROOTS)
 
@@ -66,8 +66,8 @@ def test_oscillation_time_follows_delay(D: int) -> None:
     ],
 )
 def test_momentum_lowers_stability_limit(name: str, D: int) -> None:
-    """Momentum takes most of what a delay leaves, Nesterov's less at small delays; a delay one
-    longer is told apart.
+    """Momentum lowers the limit under delay, Nesterov's less so at small delays. A delay longer by
+    one has another limit.
     """
     optimizer = OPTIMIZERS[name]
     nesterov = isinstance(optimizer, Nesterov)

@@ -57,9 +57,7 @@ SLOW = pytest.param(60, marks=pytest.mark.slow)
 @pytest.mark.parametrize("updates", [STEPS, SLOW])
 @pytest.mark.parametrize("name", HERE)
 def test_methods_keep_identities(name: str, updates: int) -> None:
-    """The identities of `laggard.simulator.testing`: how many methods keep each over so many
-    updates.
-    """
+    """For each identity of `laggard.simulator.testing`, count the methods that satisfy it."""
     broken = {each: how_broken(name, make, updates) for each, make in METHODS.items()}
     all_but(f"{name}, {updates} updates", {each: how for each, how in broken.items() if how})
 
@@ -91,7 +89,7 @@ def one_method(identity: str, name: str = "async_ps") -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("updates", [STEPS, 60])
 def test_hash_seed_changes_no_bit(updates: int) -> None:
-    """Another process, whose sets of strings have another order, gets the same bits."""
+    """Another process with another hash seed gives the same bits."""
     trials = {each: trial_of(make, updates=updates) for each, make in METHODS.items()}
     there = fingerprints_elsewhere(list(trials.values()))
     assert there is not None
@@ -107,9 +105,7 @@ def durations(workers: int, algorithm: Algorithm) -> np.ndarray:
 
 
 def test_worker_keeps_durations_in_other_runs() -> None:
-    """Another worker, or another method, leaves worker 0's durations as they were: methods are
-    compared on the same.
-    """
+    """Adding a worker or changing the method does not change the durations of worker 0."""
     alone = durations(8, method("async_ps"))
     for name, other in [
         ("with a ninth worker", durations(9, method("async_ps"))),
@@ -128,7 +124,7 @@ def test_worker_keeps_durations_in_other_runs() -> None:
     ("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"]
 )
 def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: str) -> None:
-    """Gradients in one batched call, as on a GPU, are those of a loop."""
+    """Gradients of one batched call, as on a GPU, equal those of a loop."""
     batched, loop = (
         every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way))
         for way in (backend, "threads")
@@ -139,8 +135,8 @@ def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: 
 
 @pytest.mark.parametrize("name", TORCH)
 def test_hyper_parameters_are_rounded_once(name: str) -> None:
-    """Hyper-parameters are combined in double precision and rounded once, alone as in an
-    ensemble.
+    """Hyper-parameters are combined in double precision and rounded once, for single models and
+    ensembles.
     """
     cluster, rates = Cluster(workers=3, compute=Gamma(1.0, 0.5)), (0.003, 0.01, 0.03)
     task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
@@ -154,8 +150,8 @@ def test_hyper_parameters_are_rounded_once(name: str) -> None:
     same(text, list(run.weights), alone, source="rounding")
 
 
-def test_every_method_has_statements_of_its_own() -> None:
-    """Beside those that hold for all: its name stands in another module of statements."""
+def test_every_method_has_specific_statements() -> None:
+    """Beside the statements about all methods, another module of statements names each method."""
     from pathlib import Path
 
     others = "".join(

@@ -34,8 +34,8 @@ return anew.
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps"])
 def test_crash_with_fresh_checkpoint_is_pause(name: str) -> None:
-    """With a checkpoint after every update, a server that is away while all workers compute has
-    merely paused.
+    """With a checkpoint after every update, a server crash while all workers compute is only a
+    pause.
     """
     crashing = every(replace(ALIKE, server_crashes=CRASHES), name)
     text = f"{name}, checkpoint every update, three crashes = none, every optimiser"
@@ -44,8 +44,8 @@ def test_crash_with_fresh_checkpoint_is_pause(name: str) -> None:
 
 @pytest.mark.parametrize("name", TORCH)
 def test_restore_resets_weights_and_optimizer(name: str) -> None:
-    """Weights and optimiser are those after 4 of 6 updates; the next gradient is that of the
-    weights after 6.
+    """Weights and optimiser are reset from update 6 to update 4; the next gradient is of the
+    weights after update 6.
     """
     crash = ServerCrash(at=6.5, restore_seconds=0.2)
     cluster = Cluster(1, checkpoint=Checkpoint(every_updates=4), server_crashes=[crash])
@@ -67,7 +67,9 @@ def test_restore_resets_weights_and_optimizer(name: str) -> None:
 
 
 def test_shards_that_crash_together_equal_server() -> None:
-    """Shards that all crash together, on a network that keeps their order alike, are one server."""
+    """Shards that crash together equal one server, if the network keeps the order of their
+    messages.
+    """
     checkpoint = Checkpoint(every_updates=3)
     one = replace(ALIKE, server_crashes=CRASHES, checkpoint=checkpoint)
     three = [replace(crash, shard=shard) for crash in CRASHES for shard in range(3)]
@@ -95,9 +97,9 @@ def lost(checkpoint: Checkpoint, uptime: float, crashes: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("T", "uptime"), [(2.0, 1.0), (1.0, 4.0)])
-def test_age_of_a_checkpoint(T: float, uptime: float) -> None:
-    """Every T seconds; crashes of rate r: the mean age is 1 / r - T / (exp(r T) - 1), T / 2 only if
-    they are rare.
+def test_mean_age_of_checkpoint_follows_closed_form(T: float, uptime: float) -> None:
+    """With period T and crashes of rate r it is 1 / r - T / (exp(r T) - 1), which tends to T / 2
+    for rare crashes.
     """
     age = uptime - T / math.expm1(T / uptime)
     text = (
@@ -108,9 +110,9 @@ def test_age_of_a_checkpoint(T: float, uptime: float) -> None:
             source="Young (1974)", wrong=POISSON * T / 2 if often else None)  # fmt: skip
 
 
-def test_updates_since_a_checkpoint() -> None:
-    """Every N updates: K mod N of the K updates of an uptime, which are geometric with q = 4 / (4 +
-    r).
+def test_lost_updates_follow_checkpoint_period() -> None:
+    """With a checkpoint every N updates, K mod N of the K updates of an uptime are lost; K is
+    geometric with q = 4 / (4 + r).
     """
     N, uptime = 5, 1.0
     q = POISSON / (POISSON + 1 / uptime)

@@ -57,7 +57,7 @@ def test_models_tend_to_mean_of_starts(name: str, overlap: int) -> None:
 
 
 def test_one_exponential_peer_averages_in_log2_steps() -> None:
-    """One exponential peer is there in log2 P steps."""
+    """With one exponential peer, all models are the mean after log2 P steps."""
     for P in (8, 16):
         rounds = int(math.log2(P))
         text = f"sgp, one peer, P = {P}: the exact mean after {rounds} steps"
@@ -79,9 +79,7 @@ def test_one_exponential_peer_averages_in_log2_steps() -> None:
 
 @pytest.mark.parametrize(("P", "overlap"), [(8, 0), (6, 0), (8, 1), (6, 3)])
 def test_push_sum_conserves_weight_and_models(P: int, overlap: int) -> None:
-    """Nodes and messages together hold all the weight, and models that only gradients have
-    changed.
-    """
+    """Nodes and messages together hold the whole weight; only gradients change the sum of models."""
     cluster = on(ONE_PEER, P, Exponential(1.0), bandwidth=20.0, latency=0.1, message_bytes=4.0)
     algorithm = method("sgp", Rule(lr=LR), overlap=overlap)
     nodes, under_way = remains_of(cluster, algorithm, slope(), Stop(time=17.0), start_apart)
@@ -99,9 +97,7 @@ def test_push_sum_conserves_weight_and_models(P: int, overlap: int) -> None:
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (4, 2)])
 def test_exchanges_under_way_lose_nothing(tau: int, H: int) -> None:
-    """Nothing is lost in several exchanges under way, and without gradients they too tend to the
-    mean.
-    """
+    """Several exchanges under way conserve the sum, and without gradients models tend to the mean."""
     settings, name = {"overlap": tau, "local_steps": H}, f"osgp, tau = {tau}, H = {H}"
     cluster, algorithm = (
         on(ONE_PEER, 6, Exponential(1.0), latency=2.5),
@@ -159,7 +155,7 @@ def test_pairs_conserve_sum(name: str, lr: float) -> None:
 
 
 def test_pairs_tend_to_mean() -> None:
-    """Pairs that only average share alike."""
+    """Without gradients, pairwise averaging tends to the mean of the starts."""
     cluster, algorithm = (
         on(Ring(), 8, Exponential(1.0), latency=0.02),
         method("adpsgd", Rule(lr=0.0)),
@@ -170,7 +166,7 @@ def test_pairs_tend_to_mean() -> None:
 
 
 def test_spectral_gap_sets_convergence_rate() -> None:
-    """A ring's models approach each other, in the end, by its second eigenvalue a step."""
+    """The distance of a ring's models finally shrinks by its second eigenvalue per step."""
     P, steps = 8, 60
     far = []
     for seconds in (steps, steps + 1):

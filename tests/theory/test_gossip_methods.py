@@ -38,7 +38,7 @@ def models(
 
 @pytest.mark.parametrize("name", ["sgp", "dpsgd"])
 def test_complete_graph_equals_server(name: str) -> None:
-    """On the complete graph with equal weights gossip is a server."""
+    """On the complete graph with equal weights gossip equals a server."""
     P, settings = 4, {"order": "adapt_then_combine", "mixing": "uniform"} if name == "dpsgd" else {}
     server, nodes = Cluster(workers=P), on(Complete(), P)
     one, other = (
@@ -64,7 +64,9 @@ def test_symmetric_push_sum_equals_dpsgd(graph: Topology, workers: int, optimize
 
 
 def test_weight_matters_while_models_are_under_way() -> None:
-    """Ignoring the weight matters where it is not 1: while half of every model is under way."""
+    """Omitting the push-sum weight changes models when it is not 1: here half of every model is
+    under way.
+    """
     runs = {
         (overlap, biased): models(
             on(ONE_PEER, 8), "sgp", 20, Rule(lr=0.0), overlap=overlap, biased=biased
@@ -94,9 +96,7 @@ GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
 )
 @pytest.mark.parametrize("name", GRAPHS)
 def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form: str) -> None:
-    """Every node's model, against a loop over Metropolis matrices: 1 / (1 + the greater degree),
-    and what is left.
-    """
+    """A weight is 1 / (1 + the greater degree); a node keeps the rest."""
     graph, edges = GRAPHS[name]
     P, joined = len(edges), torch.from_numpy(networkx.to_numpy_array(edges, nodelist=sorted(edges)))
     degree = joined.sum(1)
@@ -123,7 +123,7 @@ def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tens
 
 @pytest.mark.parametrize("tau", [0, 1])
 def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
-    """With at most one exchange outstanding, in every step, overlap SGP is SGP."""
+    """With at most one outstanding exchange and synchronous steps, overlap SGP equals SGP."""
     cluster = on(ONE_PEER, 6, latency=0.7)
     one = models(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
     text = f"osgp, P = 6, tau = {tau}, H = 1 = sgp with overlap {tau}"
@@ -132,9 +132,7 @@ def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
 
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
 def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
-    """Every node's model, against a loop over matrices in which each share comes tau gradients
-    after it was pushed.
-    """
+    """In the loop over matrices each share arrives tau gradients after its push."""
     P, steps = 6, 20
     text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of"
     for latency, late, end in (

@@ -28,7 +28,7 @@ STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
 @pytest.mark.parametrize("t_c", [2.0, 0.1])
 @pytest.mark.parametrize("name", STEPS)
 def test_step_time_follows_closed_form(name: str, t_c: float) -> None:
-    """Gradient and messages one after the other, or the longer of the two."""
+    """A step takes the sum of gradient and messages, or their maximum if they overlap."""
     graph, settings, form = STEPS[name]
     way = TWICE if "2 N beta" in form else ONCE
     took = update_times(
@@ -44,8 +44,8 @@ def test_step_time_follows_closed_form(name: str, t_c: float) -> None:
 @pytest.mark.parametrize("t_c", [0.5, 0.1])
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (4, 1), (3, 2)])
 def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float) -> None:
-    """Between pushes to a peer: H gradients, and of E = alpha + N beta what tau do not hide; N beta
-    on a full card.
+    """It is H gradients plus the part of E = alpha + N beta that tau gradients do not hide, and N
+    beta on a saturated card.
     """
     cluster = on(
         ONE_PEER, 8, Constant(t_c), bandwidth=12.0, latency=1.25, message_bytes=3.0, sharing="fifo"
@@ -65,9 +65,7 @@ def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float) -> None
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (2, 3)])
 def test_fast_node_leads_by_bounded_gradients(tau: int, H: int) -> None:
-    """On the complete graph a fast node computes tau + H - 1 gradients ahead of a slow one, and no
-    more.
-    """
+    """On the complete graph a fast node leads a slow one by at most tau + H - 1 gradients."""
     cluster = Cluster(
         3,
         Constant(1.0),
@@ -88,8 +86,8 @@ def test_fast_node_leads_by_bounded_gradients(tau: int, H: int) -> None:
     ("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")]
 )
 def test_average_time_follows_closed_form(name: str, form: str, t_c: float) -> None:
-    """The active one of two nodes: question and answer of E = alpha + N beta each, after the
-    gradient or beside it.
+    """The active one of two nodes sends a request and gets an answer, of E = alpha + N beta each,
+    after the gradient or during it.
     """
     cluster, E = on(Ring(), 2, Constant(t_c), **CARDS), 2 * ONCE
     rows = simulate(cluster, method(name), stop=Stop(updates=60)).updates
@@ -100,7 +98,7 @@ def test_average_time_follows_closed_form(name: str, form: str, t_c: float) -> N
 
 @pytest.mark.parametrize(("name", "form"), [*PAIRS.items(), ("dpsgd", "P / s"), ("sgp", "P / s")])
 def test_slow_node_delays_synchronous_peers_only(name: str, form: str) -> None:
-    """A node that is s times slower holds up nobody but those who average with it in step."""
+    """A node that is s times slower delays only nodes that average with it synchronously."""
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
     at = simulate(cluster, method(name), stop=Stop(time=600.5)).updates["time"]

@@ -60,8 +60,8 @@ def run(
 
 
 def test_gradients_per_worker_follow_speed() -> None:
-    """A worker makes T / t_i gradients, each at the weights that it read; their steps add up to
-    where the run ends.
+    """A worker computes T / t_i gradients at the weights that it read; their steps sum to the
+    final weights.
     """
     lr, T = 0.1, 200.0
     outcome, reads = run("async_ps", lr, seconds=T)
@@ -76,7 +76,7 @@ def test_gradients_per_worker_follow_speed() -> None:
 
 
 def test_synchronous_workers_count_alike() -> None:
-    """Whoever waits for all counts all alike, however slow they are."""
+    """A method that waits for all workers weighs them equally, whatever their speeds."""
     text = "sync_ps: goes to sum_i h_i a_i / sum_i h_i"
     weights = run("sync_ps", lr=1.0, seconds=400.0)[0].weights
     equal(text, BALANCED, float(weights), source="derived", rtol=1e-12, wrong=STATIONARY)
@@ -93,8 +93,8 @@ def stationary_means(lr: float, settled: float) -> np.ndarray:
 
 
 def test_stationary_mean_weighs_workers_by_frequency() -> None:
-    """Workers count by how often they contribute; only at small learning rates, since a worker
-    reads the weights that its own update has just moved.
+    """Workers count by their frequency only at small learning rates, since a worker reads the
+    weights just after its own update.
     """
     # eight time constants, 1 / (lr sum_i h_i / t_i)
     means = stationary_means(0.005, settled=1150.0)

@@ -35,7 +35,7 @@ MOMENTUM = LINEAR[1:2]
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_mean_of_weights_equals_mean_of_updates(steps: int) -> None:
-    """The mean of weights is that of updates."""
+    """Averaging weights equals averaging updates."""
     weights, updates = (
         every(UNEVEN, "local_sgd", average=of, local_steps=steps) for of in ("weights", "updates")
     )
@@ -83,9 +83,7 @@ def test_averaging_weights_equals_gradients_for_one_step() -> None:
 
 
 def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
-    """DiLoCo's outer optimiser may do nothing more than average, or be a Nesterov step of plain
-    SGD.
-    """
+    """DiLoCo's outer optimiser can be plain averaging, or a Nesterov step over plain SGD."""
     local = every(UNEVEN, "local_sgd", local_steps=3)
     plain = {"outer_optimizer": "sgd", "outer_lr": 1.0, "outer_momentum": 0.0}
     outer = every(UNEVEN, "diloco", local_steps=3, **plain)
@@ -101,8 +99,8 @@ def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
 def test_elastic_exchange_conserves_sum(together: bool) -> None:
-    """An exchange moves a worker and the centre by as much, so that their sum sees gradients
-    alone.
+    """An exchange moves worker and centre by equal amounts, so that only gradients change their
+    sum.
     """
     P, H, seconds, task = 4, 3, 31, slope()
     algorithm = method("easgd", Rule(lr=LR), elastic=0.2, local_steps=H, together=together)
@@ -119,9 +117,7 @@ def test_elastic_exchange_conserves_sum(together: bool) -> None:
 
 
 def test_elastic_workers_follow_closed_form_together() -> None:
-    """P equal workers that descend w^2 / 2 without noise, all of whom exchange with the same
-    centre.
-    """
+    """P equal workers descend w^2 / 2 without noise and exchange with the same centre."""
     P, elastic, exchanges = 4, 0.1, 21
     x = c = torch.ones(1, 1, dtype=torch.float64)
     for _ in range(exchanges):
@@ -135,7 +131,7 @@ def test_elastic_workers_follow_closed_form_together() -> None:
 
 
 def test_no_tokens_give_synchronous_server() -> None:
-    """TensorFlow's tokens: without any at the start it is synchronous."""
+    """Without initial tokens, TensorFlow's SyncReplicas is synchronous."""
     synchronous = every(UNEVEN, "sync_ps")
     clean = every(UNEVEN, "sync_replicas", num_tokens=0)
     same(
@@ -159,7 +155,7 @@ def test_no_tokens_give_synchronous_server() -> None:
 
 @pytest.mark.parametrize("R", [5, 8, 16])
 def test_pushes_per_update_follow_closed_form(R: int) -> None:
-    """An update costs max(R, P) pushes."""
+    """An update takes max(R, P) pushes."""
     P, updates = 8, 400
     algorithm = method("sync_replicas", replicas_to_aggregate=R, num_tokens=max(0, R - P))
     fates = timed(Cluster(workers=P, compute=Exponential(1.0)), algorithm, updates).gradients
@@ -171,7 +167,7 @@ def test_pushes_per_update_follow_closed_form(R: int) -> None:
 
 @pytest.mark.parametrize("S", [2, 4])
 def test_shards_learn_like_one_server(S: int) -> None:
-    """A server in shards learns what one server does."""
+    """A sharded server gives the weights of one server."""
     whole = every(UNEVEN, "sync_ps")
     text = f"sync_ps, {S} shards = one, every optimiser"
     same(text, every(UNEVEN, "sync_ps", shards=S), whole, source="Dean et al. (2012)")
@@ -179,7 +175,7 @@ def test_shards_learn_like_one_server(S: int) -> None:
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
 def test_shards_divide_time_of_round(S: int) -> None:
-    """Shards divide the time on the server's card until the workers' cards bind."""
+    """Shards divide the time of the server's card until the workers' cards are the bottleneck."""
     P, transfer, alpha = 8, 0.25, 0.125
     network = Network(bandwidth=12.0, latency=alpha, message_bytes=3.0, sharing="fair")
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network)

@@ -39,8 +39,8 @@ def inverse(size: float) -> float:
 
 @pytest.mark.parametrize("size", [1.0, 2.0, 2.5, 7.0])
 def test_bytes_are_integral_of_bandwidth(size: float) -> None:
-    """The bytes that pass by t are the integral of the bandwidth; with it, its inverse gives the
-    end.
+    """Bytes passed until t are the integral of the bandwidth; its inverse gives the end of a
+    message.
     """
     arrived = arrivals([0.5], [size], STEPS, latency=ALPHA)
     text = f"{size:g} bytes from 0.5 s on over 1, 0.25, then 2 B/s, fair: alpha + C^-1(C(0.5) + N)"
@@ -48,8 +48,8 @@ def test_bytes_are_integral_of_bandwidth(size: float) -> None:
 
 
 def test_two_messages_share_changing_card() -> None:
-    """Two messages over one card have half of it each: the smaller ends at C(t) = 2 M, the other at
-    C(t) = M + N.
+    """Two messages get half of the card each: the smaller ends at C(t) = 2 M, the other at C(t) =
+    M + N.
     """
     first, second = arrivals([0.0, 0.0], [1.125, 3.0], STEPS)
     equal(
@@ -67,7 +67,7 @@ def test_two_messages_share_changing_card() -> None:
 
 
 def test_narrow_card_leaves_rest_to_other() -> None:
-    """Where one message's own card becomes the narrowest, the other has the rest."""
+    """If the other card of one message becomes the bottleneck, the other message gets the rest."""
     rows = [Change(0, start=2.0, bandwidth=0.25)]
     first, second = arrivals([0.0, 0.0], [2.0, 4.0], rows)
     text = "2 and 4 bytes, 0.5 B/s each up to 2 s, then 0.25 and 0.75"
@@ -77,7 +77,9 @@ def test_narrow_card_leaves_rest_to_other() -> None:
 
 @pytest.mark.parametrize("workers", [1, 6])
 def test_outage_delays_messages_under_way(workers: int) -> None:
-    """Bytes wait for its end: what was under way is later by its length, what has passed is not."""
+    """Bytes wait until the outage ends: messages under way are late by its length, finished ones
+    are not.
+    """
     sizes = [1.0] * workers
     without = arrivals([0.0] * workers, sizes, [])
     outage = Change(start=0.5, end=8.0, bandwidth=0.0)
@@ -102,7 +104,7 @@ def test_outage_delays_messages_under_way(workers: int) -> None:
 
 
 def test_latency_is_taken_when_message_leaves() -> None:
-    """It is that of the moment at which a message is sent."""
+    """The latency is that of the sending time."""
     rows = [Change(start=2.0, end=4.0, latency=3.0), Change(1, start=2.0, end=4.0, latency=0.5)]
     moments, latencies = [1.0, 3.0, 3.0, 5.0], [ALPHA, 0.5, 3.0, ALPHA]
     took = arrivals(moments, [0.0] * 4, rows, latency=ALPHA) - np.array(moments)
@@ -125,7 +127,7 @@ class TwoInTurn(Sends):
 
 
 def test_messages_to_node_do_not_overtake() -> None:
-    """A message arrives no earlier than those that left before it for the same node."""
+    """A message never arrives before one that left earlier for the same node."""
     network = Network(latency=ALPHA, changes=Changes([Change(end=0.5, latency=3.0)]))
     found = simulate(
         Cluster(1, network=network), TwoInTurn((0.0,), (0.0,)), stop=Stop(time=1e6)
@@ -135,8 +137,8 @@ def test_messages_to_node_do_not_overtake() -> None:
 
 
 def test_ring_uses_changing_bandwidth_fully() -> None:
-    """In a ring of equal cards each link passes 2 (P - 1) N / P bytes without a pause, as fast as
-    it is.
+    """In a ring of equal cards each link carries 2 (P - 1) N / P bytes without a pause, at the
+    present bandwidth.
     """
     changes = Changes(
         [Change(start=2.0, end=5.0, bandwidth=0.25), Change(start=5.0, bandwidth=2.0)]

@@ -62,7 +62,7 @@ def arrivals(
 
 @either_sharing
 def test_message_takes_latency_and_transfer(sharing: str) -> None:
-    """Latency, and bytes over bandwidth."""
+    """The time of a message is its latency plus its bytes over the bandwidth."""
     arrived = arrivals([1.0], [0.25], latency=ALPHA, sharing=sharing)
     equal(f"one message, {sharing}: alpha + N beta", 1 + ALPHA + 0.25, arrived, source=LOGP)
 
@@ -77,7 +77,7 @@ def test_message_without_bytes_takes_latency() -> None:
 @either_sharing
 @pytest.mark.parametrize("scatter", [False, True], ids=["gather", "scatter"])
 def test_gather_and_scatter_take_equal_time(scatter: bool, sharing: str) -> None:
-    """Through the server's card all messages take P N beta in either sharing; only their order
+    """With either sharing, all messages through the server's card take P N beta; only their order
     differs.
     """
     name = "scatter" if scatter else "gather"
@@ -92,9 +92,7 @@ def test_gather_and_scatter_take_equal_time(scatter: bool, sharing: str) -> None
 
 
 def test_fair_sharing_is_max_min_fair() -> None:
-    """Max-min fairness: whose own card binds takes no more than that, and the others share the
-    rest.
-    """
+    """A message whose own card is the bottleneck gets that bandwidth; the others share the rest."""
     first, second = arrivals([0.0, 0.0], [30.0, 15.0], bandwidth=10.0, server_bandwidth=15.0)
     text = "30 and 15 bytes over cards of 10 into one of 15 B/s:"
     equal(f"{text} 15 / 7.5 s", 2.0, second, source=GALLAGER)
@@ -103,9 +101,7 @@ def test_fair_sharing_is_max_min_fair() -> None:
 
 @either_sharing
 def test_later_message_shares_card(sharing: str) -> None:
-    """A message that comes when another is s seconds under way, over one card of 1 byte a
-    second.
-    """
+    """A message starts s seconds after another over one card of 1 byte a second."""
     s, N = 0.75, 2.0
     form, expected, source = (
         ("2 N beta - s", 2 * N - s, GALLAGER) if sharing == "fair" else ("N beta", N, QUEUE)
@@ -132,7 +128,7 @@ class BothWays(Sends):
 
 @either_sharing
 def test_directions_of_card_do_not_share(sharing: str) -> None:
-    """The directions of a card do not share."""
+    """The two directions of a card have separate bandwidths."""
     network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
     rows = simulate(
         Cluster(1, network=network), BothWays((0.0,), (TRANSFER,), True), stop=Stop(time=1e6)

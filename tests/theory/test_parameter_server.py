@@ -30,7 +30,7 @@ DUTTA, HO, DERIVED = "Dutta et al. (2018)", "Ho et al. (2013)", "derived"
 
 
 def test_one_worker_equals_sgd() -> None:
-    """With one worker nothing is late."""
+    """With one worker no gradient is stale."""
     sgd = every(ONE, "delayed")
     for name in ("async_ps", "sync_ps"):
         same(f"{name}, P = 1 = SGD, every optimiser", every(ONE, name), sgd, source=DERIVED)
@@ -39,8 +39,8 @@ def test_one_worker_equals_sgd() -> None:
 @pytest.mark.parametrize("P", [2, 5])
 @pytest.mark.parametrize("name", ["quadratic", "network"])
 def test_equal_workers_equal_constant_delay(name: str, P: int) -> None:
-    """Equal asynchronous workers that are dealt one stream of mini-batches are a constant delay of
-    P - 1.
+    """Equal asynchronous workers that share one stream of mini-batches give a constant delay of P
+    - 1.
     """
     task = quadratic() if name == "quadratic" else perceptron()
     equal, one = (
@@ -54,7 +54,7 @@ def test_equal_workers_equal_constant_delay(name: str, P: int) -> None:
 
 
 def test_synchronous_update_equals_large_batch() -> None:
-    """A synchronous update is one worker's with the P mini-batches together."""
+    """A synchronous update equals that of one worker with the P mini-batches combined."""
     P, task = UNEVEN.workers, quadratic()
 
     def together(optimizer: TorchOptimizer) -> Tensor:
@@ -72,7 +72,7 @@ def test_synchronous_update_equals_large_batch() -> None:
 
 
 def test_extreme_settings_give_same_methods() -> None:
-    """The ends of the family's scales: one gradient an update is asynchronous, all workers' are
+    """With one gradient an update the methods are asynchronous; with those of all workers they are
     synchronous.
     """
     asynchronous, synchronous = every(UNEVEN, "async_ps"), every(UNEVEN, "sync_ps")
@@ -129,9 +129,7 @@ def test_rennala_with_one_worker_equals_sgd() -> None:
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_slices_by_priority_change_no_weight(order: str) -> None:
-    """Slices that travel by priority, and forward passes that begin before all have come, change no
-    weight.
-    """
+    """Sending slices by priority and starting forward passes early change no weight."""
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     sliced = every(cluster, "p3", slice_bytes=4.0, order=order, updates=12)

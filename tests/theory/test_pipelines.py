@@ -107,7 +107,7 @@ def test_replicas_equal_data_parallel_workers(name: str) -> None:
 
 
 def test_weight_stashing_delays_each_stage() -> None:
-    """Stage s of n updates by gradients n - s updates late, all of one mini-batch at one mixture of
+    """Stage s of n has a delay of n - s updates; all stages use one mini-batch and one mixture of
     weights.
     """
     mine, held = by_stage(method("pipedream", Rule(lr=LR)), S)
@@ -148,7 +148,7 @@ def test_pipedream_2bw_delays_by_one_update(name: str) -> None:
 
 @pytest.mark.parametrize("micro_batches", [3, M])
 def test_micro_batches_use_previous_weights(micro_batches: int) -> None:
-    """All micro-batches of an update are taken at the weights before the present ones."""
+    """All micro-batches of an update use the weights before the present ones."""
     mine, held = by_stage(method("pipedream_2bw", Rule(lr=LR), micro_batches=micro_batches), S)
     history = late_by_one(network(), micro_batches)
     its = [history[version][:, piece] for version, piece in held]
@@ -176,8 +176,8 @@ EQUAL_STAGES = Cluster(workers=S, compute=Constant(float(S)))
 @pytest.mark.parametrize("count", [1, M])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_bubble_follows_closed_form(name: str, count: int) -> None:
-    """Equal stages on a free network: an update takes (M + S - 1) (f + b), of which (S - 1) / (M +
-    S - 1) is idle.
+    """With equal stages on a free network an update takes (M + S - 1) (f + b), of which (S - 1) /
+    (M + S - 1) is idle.
     """
     run = timed(EQUAL_STAGES, method(name, micro_batches=count), 10, Quadratic(dim=S, epoch=50))
     took = np.diff(
@@ -191,8 +191,8 @@ def test_bubble_follows_closed_form(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_replicated_stages_sum_gradients_after_flush(name: str) -> None:
-    """After the flush, each stage sums its gradient with its replicas'; a later stage begins
-    earlier, by f + b each.
+    """Each stage sums its gradient with its replicas' after the flush; each later stage begins f +
+    b earlier.
     """
     R, transfer = 3, 1.5
     links = Network(bandwidth=8.0, message_bytes=8.0 * transfer * S, wiring="pairs")
@@ -208,7 +208,7 @@ def test_replicated_stages_sum_gradients_after_flush(name: str) -> None:
 
 
 def test_asynchronous_pipelines_have_no_bubble() -> None:
-    """Asynchronous pipelines have no bubble, and without a pipeline one node works at a time."""
+    """Asynchronous pipelines have no bubble; without pipelining only one node works at a time."""
     task = Quadratic(dim=S, epoch=50)
     took = update_times(EQUAL_STAGES, method("naive"), 10, task)[1:]
     equal(f"naive, S = {S}: S (f + b)", S, took, source=HUANG)

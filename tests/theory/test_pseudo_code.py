@@ -111,8 +111,8 @@ def replayed(rule: Rule, optimizer: TorchOptimizer, paper: Paper) -> tuple[Tenso
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_optimizer_at_the_server(name: str) -> None:
-    """One optimiser, at the server, sees every worker's gradients, late as they are."""
+def test_server_optimizer_sees_all_gradients(name: str) -> None:
+    """One optimiser at the server takes the gradients of all workers, stale or not."""
     optimizer, torchs = TORCH[name]
     mine, its = replayed(Rule(optimizer, lr=LR), torchs, lambda g, w, backup, tau, worker: g)
     close(f"async_ps, P = 4, {name}: torch.optim at the server", mine, its, source=ZHENG)
@@ -120,7 +120,9 @@ def test_optimizer_at_the_server(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_compensations_match_pseudo_code(name: str) -> None:
-    """A backup per worker, and what each compensation makes of it."""
+    """The server holds a backup of the weights per worker; each compensation uses it by its
+    pseudo-code.
+    """
     optimizer, torchs = TORCH["momentum"]
     source, compensation, paper = PAPERS[name]
     mine, its = replayed(

@@ -66,9 +66,7 @@ def test_ring_agrees_with_nccl() -> None:
 
 
 def test_sliced_ring_agrees_with_nccl() -> None:
-    """A ring in two slices, as NCCL cuts its chunks; with more the latency is hidden as well. No
-    figure is above.
-    """
+    """NCCL cuts its chunks in two slices; more slices hide the latency too. No figure is above."""
     source, found = PUBLISHED["nccl_all_reduce"].source, figures("nccl_all_reduce", "in slices")
     for text, figure, simulated in found:
         check(Statement(f"{text}, in slices", source, figure, simulated, 0.04 * figure))
@@ -78,14 +76,14 @@ def test_sliced_ring_agrees_with_nccl() -> None:
 
 
 def test_servers_agree_with_tensorflow() -> None:
-    """A server on each machine, a machine's eight GPUs as one worker, whole gradients."""
+    """Each machine has a server, its eight GPUs are one worker, and gradients are sent whole."""
     near("tensorflow_p2")
     near_on_average("tensorflow_p2")
 
 
 def test_overlapped_buckets_bound_tensorflow() -> None:
-    """The same in buckets of 1 MiB: an upper bound. Two networks had fewer servers than machines at
-    64 GPUs.
+    """Buckets of 1 MiB give an upper bound. Two networks had fewer servers than machines at 64
+    GPUs.
     """
     for text, figure, simulated in figures("tensorflow_p2", "in buckets"):
         source = PUBLISHED["tensorflow_p2"].source
@@ -93,16 +91,14 @@ def test_overlapped_buckets_bound_tensorflow() -> None:
 
 
 def test_ring_in_buckets_agrees_with_ddp() -> None:
-    """A ring in buckets of 25 MiB. It is too fast, for here a GPU computes undisturbed while it
-    sends.
+    """Buckets have 25 MiB. The simulation is too fast, since sending does not disturb computing
+    here.
     """
     near("ddp_v100", "in buckets")
 
 
 def test_horovod_lies_between_bucket_sizes() -> None:
-    """A ring over machines: what was measured lies between whole gradients and buckets of 64
-    MiB.
-    """
+    """A ring over machines with whole gradients and with buckets of 64 MiB bounds the measurement."""
     for sent, relation in (("whole", "<="), ("in buckets", ">=")):
         for text, figure, simulated in figures("horovod_p100", sent):
             source = PUBLISHED["horovod_p100"].source

@@ -82,9 +82,7 @@ def torch_loop(
 
 @pytest.mark.parametrize("name", COUPLED)
 def test_weight_decay_matches_torch(name: str) -> None:
-    """Weight decay is coupled with the gradient, as torch's, on a quadratic and through a
-    network.
-    """
+    """Weight decay is coupled with the gradient as in torch, on a quadratic and in a network."""
     optimizer, torchs = COUPLED[name]
     tasks: list[Task] = [quadratic(), perceptron()]
     rule = Rule(optimizer, LR, weight_decay=DECAY)
@@ -97,8 +95,8 @@ def test_weight_decay_matches_torch(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLIPPED)
 def test_clipping_matches_torch(name: str) -> None:
-    """A gradient is clipped as torch does it, before weight decay is added; most here are long
-    enough, and some not.
+    """A gradient is clipped before weight decay is added, as in torch; most gradients here exceed
+    the bound.
     """
     clip, torchs_clip = CLIPPED[name]
     tasks: list[Task] = [quadratic(), perceptron()]
@@ -117,10 +115,8 @@ def test_clipping_matches_torch(name: str) -> None:
         differ(f"{kind} by {name} is not {kind} alone", mine[0], free[0], source=TORCHS)
 
 
-def test_clipping_of_long_gradients() -> None:
-    """Far from the optimum a clipped step has the length lr c, whatever the gradient's: the
-    distance falls by that.
-    """
+def test_clipped_steps_have_fixed_length() -> None:
+    """Far from the optimum a clipped step has length lr c, and the distance falls by that."""
     task = Quadratic(curvature=[5.0] * 4, initial=50.0, dtype=torch.float64)
     rule = Rule(lr=0.1, clip=ClipNorm(3.0))
     for name, cluster, algorithm in (
@@ -139,9 +135,7 @@ def test_clipping_of_long_gradients() -> None:
 
 
 def test_decay_uses_fresh_weights() -> None:
-    """Weight decay is of the weights that are updated, so that it is not late where gradients
-    are.
-    """
+    """Weight decay uses the weights that are updated, so that it is not stale when gradients are."""
     task, updates = Quadratic(curvature=1e-300, optimum=0.0, initial=3.0, dtype=torch.float64), 50
     rule = Rule(lr=0.1, weight_decay=DECAY)
     shrunk = 3.0 * (1 - 0.1 * DECAY) ** updates
@@ -154,9 +148,7 @@ def test_decay_uses_fresh_weights() -> None:
 
 
 def test_decay_moves_minimum() -> None:
-    """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), however late
-    gradients are.
-    """
+    """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), for any staleness."""
     task = Quadratic(curvature=0.5, optimum=2.0, initial=0.0, dtype=torch.float64)
     expected = 0.5 * 2.0 / (0.5 + DECAY)
     for name, cluster, algorithm in (
@@ -169,9 +161,7 @@ def test_decay_moves_minimum() -> None:
 
 
 def test_empty_recipe_changes_no_bit() -> None:
-    """No weight decay, a bound that no gradient reaches and a schedule of steps that never come
-    change no bit.
-    """
+    """Zero weight decay, an unreached bound and a schedule whose steps never come change no bit."""
     for name, (optimizer, _) in TORCH.items():
         plain = weights_after(UNEVEN, method("async_ps", Rule(optimizer, LR)))
         idle = Rule(optimizer, LR, Chained([Step(at=[1e6])]), clip=ClipNorm(1e6), weight_decay=0.0)
@@ -195,8 +185,8 @@ def recipe(
 
 
 def test_members_with_recipes_equal_single_runs() -> None:
-    """Weight decay, bounds and schedules may differ among the members of an ensemble, each of which
-    is a run alone.
+    """Members of an ensemble may differ in weight decay, bounds and schedules; each equals a
+    single run.
     """
     columns = [
         torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*MEMBERS, strict=True)
@@ -256,9 +246,7 @@ def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> 
 def test_recipe_matches_training_loop_of_torch(
     network: Any, dtype: torch.dtype, steps: int, rtol: float
 ) -> None:
-    """Momentum, weight decay, a warm-up with steps after it, clipping and label smoothing: torch's
-    own loop.
-    """
+    """The recipe has momentum, weight decay, a warm-up, step decay, clipping and label smoothing."""
     task = Supervised(
         network.build, digits(), 30, loss=CrossEntropyLoss(smoothing=0.1), dtype=dtype, threads=1
     )
@@ -277,9 +265,7 @@ def test_recipe_matches_training_loop_of_torch(
 
 
 def test_augmentation_matches_training_loop_of_torch() -> None:
-    """Crops and reflections: PyTorch's own loop over images that are padded, cut and reflected one
-    by one.
-    """
+    """PyTorch pads, crops and reflects the images one by one."""
     network, augment = MLP(hidden=[16]), Augmentation(crop=3, flip=True)
     task = Supervised(network.build, digits(), 30, augment=augment, dtype=torch.float64, threads=1)
     data, batches, module = (
@@ -316,8 +302,8 @@ def test_augmentation_matches_training_loop_of_torch() -> None:
 
 
 def test_dropout_of_inputs_acts_as_ridge() -> None:
-    """Dropout of the inputs of least squares, W x, is in the mean a ridge whose strengths are those
-    of the inputs.
+    """Input dropout in least squares, W x, is on average a ridge with the second moments of the
+    inputs as strengths.
     """
     p, data = 0.3, synthetic(samples=6, features=4, classes=3)
 
@@ -338,7 +324,7 @@ def test_dropout_of_inputs_acts_as_ridge() -> None:
 
 
 def test_every_clip_has_statements() -> None:
-    """No way to clip and no optimiser goes without one."""
+    """Each kind of clipping and each optimiser has a statement."""
     assert {type(clip) for clip, _ in CLIPPED.values()} == {*CLIPS.values()} - {CLIPS["none"]}
     assert {type(optimizer) for optimizer, _ in COUPLED.values()} == {*OPTIMIZERS.values()} - {
         AdamW

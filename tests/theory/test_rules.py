@@ -122,7 +122,7 @@ def torch_loop(
 
 @pytest.mark.parametrize("name", TORCH)
 def test_optimizers_match_torch(name: str) -> None:
-    """Every optimiser is torch's, on a quadratic and through a network."""
+    """Every optimiser equals torch's on a quadratic and in a network."""
     optimizer, torchs = TORCH[name]
     tasks: list[Task] = [quadratic(), perceptron()]
     mine = [weights_after(ONE, method("delayed", Rule(optimizer, lr=LR)), task) for task in tasks]
@@ -137,7 +137,7 @@ def test_optimizers_match_torch(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_schedules_match_torch(name: str) -> None:
-    """Every schedule is torch's, counted in updates; an epoch of the quadratic is 50 of them."""
+    """Every schedule equals torch's, counted in updates; an epoch of the quadratic is 50 of them."""
     optimizer, torchs = TORCH["momentum"]
     kind, schedule, scheduler = SCHEDULED[name]
     mine = weights_after(ONE, method("delayed", Rule(optimizer, LR, schedule)))
@@ -150,7 +150,7 @@ def test_schedules_match_torch(name: str) -> None:
 
 
 def test_zero_strength_compensates_nothing() -> None:
-    """Delay compensation of strength 0 is none."""
+    """Delay compensation of strength 0 equals none."""
     asgd = every(UNEVEN, "async_ps")
     for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
         compensated = every(
@@ -166,9 +166,7 @@ def test_zero_strength_compensates_nothing() -> None:
 
 @pytest.mark.parametrize("name", LATE)
 def test_fresh_gradients_are_not_compensated(name: str) -> None:
-    """One worker's gradients are fresh, and fresh gradients are not compensated; those of four
-    are.
-    """
+    """Gradients of one worker are fresh and not compensated; those of four workers are."""
     source, compensation = LATE[name]
     late = [replace(rule, compensation=compensation) for rule in RULES]
     mine = every(ONE, "async_ps", rules=late)
@@ -208,7 +206,7 @@ class Compensated(Algorithm):
 
 
 def test_exact_hessian_gives_fresh_gradient() -> None:
-    """On a quadratic the right strength gives the fresh gradient, however late it is."""
+    """On a quadratic the right strength gives the fresh gradient for any delay."""
     task = Quadratic(curvature=2.0, dtype=torch.float64)
     fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
     for name, adaptive in [
@@ -226,8 +224,8 @@ def test_exact_hessian_gives_fresh_gradient() -> None:
 
 
 def test_damping_scales_learning_rate() -> None:
-    """A constant factor on every gradient is one on the learning rate; on the step, for every
-    optimiser.
+    """A constant factor on every gradient scales the learning rate of SGD; a factor on the step
+    scales it for every optimiser.
     """
     slower = every(UNEVEN, "async_ps", rules=[replace(rule, lr=LR / 4) for rule in RULES])
     on_step = [replace(rule, compensation=OneOverN(workers=4, on="step")) for rule in RULES]
@@ -240,7 +238,7 @@ def test_damping_scales_learning_rate() -> None:
 
 
 def test_every_rule_has_statements() -> None:
-    """No optimiser, schedule or compensation goes without one."""
+    """Each optimiser, schedule and compensation has a statement."""
     assert {type(optimizer) for optimizer, _ in TORCH.values()} == set(OPTIMIZERS.values())
     scheduled = {type(schedule) for _, schedule, _ in SCHEDULED.values()}
     assert scheduled == {*SCHEDULES.values(), Chained} - {SCHEDULES["constant"]}

@@ -13,7 +13,9 @@ under_any_law = pytest.mark.parametrize("law", LAWS)
 
 @under_any_law
 def test_mean_staleness_is_workers_minus_one(law: str) -> None:
-    """P - 1 under any law of compute time; "average staleness P" is one too many."""
+    """The mean is P - 1 for every distribution of compute times; "average staleness P" is one too
+    many.
+    """
     P = 16
     series = settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps"), 400 * P)
     mean_is(
@@ -40,9 +42,7 @@ def test_staleness_in_groups_depends_on_method(law: str) -> None:
 
 @under_any_law
 def test_accumulation_divides_staleness(law: str) -> None:
-    """Where G pushes make an update, staleness in updates is a G-th; Downpour's is counted in
-    pushes.
-    """
+    """If G pushes make an update, staleness in updates is divided by G; Downpour counts in pushes."""
     P, G = 12, 3
     series = batch_means(
         settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps", accumulate=G), 3000)
@@ -54,9 +54,7 @@ def test_accumulation_divides_staleness(law: str) -> None:
 @under_any_law
 @pytest.mark.parametrize(("push", "fetch"), [(1, 1), (3, 3), (1, 4), (2, 4)])
 def test_rarer_fetches_add_staleness(push: int, fetch: int, law: str) -> None:
-    """A fetch that rides on every push costs nothing; rarer fetches grow older by the pushes
-    between them.
-    """
+    """A fetch with every push adds no staleness; rarer fetches add the pushes between them."""
     P = 8
     expected, form = (
         P * (fetch / push + 1) / 2 - 1,
@@ -70,9 +68,7 @@ def test_rarer_fetches_add_staleness(push: int, fetch: int, law: str) -> None:
 
 @pytest.mark.parametrize("law", ["uniform", "poisson", "geometric"])
 def test_mean_staleness_equals_mean_delay(law: str) -> None:
-    """As many gradients come out of the queue as go in, so that mean staleness is the mean
-    delay.
-    """
+    """As many gradients leave the queue as enter it, so that mean staleness equals the mean delay."""
     series = timed(Cluster(workers=1), method("delayed", delay=6, law=law), 20_000).updates[
         "staleness"
     ]
@@ -90,8 +86,8 @@ SYNCHRONOUS = {
 
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_synchronous_methods_apply_no_stale_gradient(name: str) -> None:
-    """Methods that take gradients of the present weights alone apply no stale one, though news
-    takes its time.
+    """Methods that apply only gradients of the present weights have staleness 0, also on a slow
+    network.
     """
     cluster = Cluster(workers=8, compute=Exponential(1.0), network=Network(latency=0.1))
     algorithm, settings = SYNCHRONOUS[name]
@@ -100,8 +96,8 @@ def test_synchronous_methods_apply_no_stale_gradient(name: str) -> None:
 
 
 def test_exponential_times_give_geometric_staleness() -> None:
-    """Exponential times forget: each update is any worker's with probability 1 / P, so that
-    staleness is geometric.
+    """Exponential times are memoryless: each worker makes the next update with probability 1 / P,
+    so staleness is geometric.
     """
     P = 8
     series = settled(Cluster(workers=P, compute=Exponential(1.0)), method("async_ps"), 60_000)
@@ -121,7 +117,7 @@ BEYOND: dict[str, tuple[Distribution, str, float, float]] = {
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_softsync_bound_needs_low_variance(name: str) -> None:
-    """n-softsync's "staleness at most 2n" is a fact of low variance."""
+    """The bound "staleness at most 2n" of n-softsync holds only for low variance."""
     n, (law, source, expected, digits) = 30, BEYOND[name]
     stale = settled(Cluster(workers=n, compute=law), method("soft_sync", gradients=1), 30_000)
     text, wrong = f"soft_sync, n = P = {n}, {name}: Pr(staleness > 2n)", 0.0 if expected else None

@@ -39,7 +39,7 @@ SLOWEST: dict[str, tuple[Distribution, float, float]] = {
 
 @pytest.mark.parametrize("P", [2, 8, 16])
 def test_synchronous_update_takes_slowest_duration(P: int) -> None:
-    """A synchronous update takes the largest of P durations."""
+    """A synchronous update takes the maximum of P durations."""
     seconds = update_times(Cluster(workers=P, compute=Exponential(0.5)), method("sync_ps"), 2000)
     text = f"sync_ps, P = {P}, exponential(mu): H_P / mu"
     mean_is(text, harmonic(P) / 2, seconds, source=ORDER, wrong=0.5)
@@ -47,7 +47,7 @@ def test_synchronous_update_takes_slowest_duration(P: int) -> None:
 
 @pytest.mark.parametrize("name", SLOWEST)
 def test_slowest_duration_follows_each_law(name: str) -> None:
-    """The largest of P durations under other laws."""
+    """The maximum of P durations is compared for other distributions."""
     law, expected, wrong = SLOWEST[name]
     seconds = update_times(Cluster(workers=SIX, compute=law), method("sync_ps"), 3000)
     mean_is(f"sync_ps, P = {SIX}, {name}", expected, seconds, source=ORDER, wrong=wrong)
@@ -83,7 +83,7 @@ FIRST: dict[str, tuple[int, Distribution, str, float, float]] = {
 
 @pytest.mark.parametrize("name", FIRST)
 def test_update_takes_kth_duration_with_cancelling(name: str) -> None:
-    """Fresh starts for all after every update: the K-th of P durations."""
+    """All workers restart after every update, which takes the K-th smallest of P durations."""
     K, law, source, expected, wrong = FIRST[name]
     cluster = Cluster(workers=EIGHT, compute=law)
     seconds = update_times(cluster, method("k_sync", wait_for=K, cancel=True), 2000)
@@ -97,7 +97,7 @@ def test_update_takes_kth_duration_with_cancelling(name: str) -> None:
 
 
 def test_backup_workers_match_paper() -> None:
-    """The paper's 96 workers and 4 backups."""
+    """The paper has 96 workers and 4 backups."""
     N, b = 96, 4
     cluster = Cluster(workers=N + b, compute=Exponential(1.0))
     seconds = update_times(cluster, method("k_sync", wait_for=N, cancel=True), 300)
@@ -107,8 +107,8 @@ def test_backup_workers_match_paper() -> None:
 
 @pytest.mark.parametrize(("P", "K", "expected"), [(2, 1, 0.750), (8, 3, 0.832)])
 def test_late_gradients_lengthen_updates(P: int, K: int, expected: float) -> None:
-    """Late ones that finish first take longer; no closed form, three digits of an independent Monte
-    Carlo.
+    """Workers that finish late gradients first lengthen updates. There is no closed form: an
+    independent Monte Carlo gives three digits.
     """
     seconds = update_times(
         Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 10_000
@@ -125,7 +125,7 @@ def test_late_gradients_lengthen_updates(P: int, K: int, expected: float) -> Non
 
 
 def test_groups_take_k_mini_batches() -> None:
-    """K mini-batches from anyone, or from K workers."""
+    """An update takes K mini-batches from any workers, or from K distinct ones."""
     P, K = EIGHT, THREE
     cluster = Cluster(workers=P, compute=Exponential(1.0))
     seconds = update_times(cluster, method("k_batch_sync", gradients=K), 4000)
@@ -140,7 +140,7 @@ def test_groups_take_k_mini_batches() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_mean_update_time_is_independent_of_law(law: str) -> None:
-    """Where nobody waits, K mini-batches take K P-ths of a mean duration, whatever the law."""
+    """If no worker waits, K mini-batches take K / P of a mean duration for every distribution."""
     P, K = EIGHT, THREE
     seconds = update_times(
         Cluster(workers=P, compute=LAWS[law]), method("soft_sync", gradients=K), 4008
@@ -149,9 +149,9 @@ def test_mean_update_time_is_independent_of_law(law: str) -> None:
     mean_is(text, K / P, batch_means(seconds), source="Little's law", wrong=K / (P - 1))
 
 
-def test_new_longer_than_used() -> None:
-    """A computation that is under way ends no later than a new one: K-async is no slower than the
-    order statistic.
+def test_k_async_is_no_slower_than_order_statistic() -> None:
+    """For these distributions running work ends no later than new work: K-async is no slower than
+    the order statistic.
     """
     P, K = EIGHT, THREE
     seconds = update_times(
@@ -162,8 +162,8 @@ def test_new_longer_than_used() -> None:
 
 
 def test_speed_up_shows_one_slow_worker() -> None:
-    """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose
-    it alone.
+    """Synchronous methods wait for the slow worker; asynchronous methods lose only its share of
+    the speed-up.
     """
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
@@ -182,8 +182,8 @@ def test_speed_up_shows_one_slow_worker() -> None:
 
 
 def test_replayed_times_set_update_times(tmp_path: Path) -> None:
-    """Recorded times t_i(k), and the same with the last worker, a straggler, like the median of the
-    others.
+    """Recorded times t_i(k) are replayed, once with a straggler and once with the median in its
+    place.
     """
     rows, law = 200, Gamma(1.0, 0.5)
     seconds = law.draw(np.random.default_rng(7), EIGHT * rows).reshape(EIGHT, rows)
@@ -224,8 +224,8 @@ CARDS = {"bandwidth": 12.0, "latency": ALPHA, "message_bytes": 3.0}
 
 @pytest.mark.parametrize(("sharing", "count"), [("fair", "2 P"), ("fifo", "(P + 1)")])
 def test_synchronous_round_follows_closed_form(sharing: str, count: str) -> None:
-    """A whole round over the server's card: fifo's scatter staggers the workers, so that their
-    gradients queue less.
+    """With fifo the scatter over the server's card staggers the workers, so that their gradients
+    queue less.
     """
     P = EIGHT
     messages, others = (2 * P, P + 1) if sharing == "fair" else (P + 1, 2 * P)
@@ -243,7 +243,7 @@ def test_synchronous_round_follows_closed_form(sharing: str, count: str) -> None
 def test_asynchronous_throughput_reaches_bound(
     sharing: str, compute: float, apply_seconds: float
 ) -> None:
-    """A server saturates its card or its own work; constant times under fifo reach the bound."""
+    """The bound is the server's card or its work; constant times with fifo reach it."""
     P = EIGHT
     bound = min(
         P / (compute + 2 * ALPHA + 2 * TRANSFER + apply_seconds), 1 / max(TRANSFER, apply_seconds)

@@ -62,9 +62,7 @@ def arrivals(
 @either_sharing
 @pytest.mark.parametrize("k", [1, 4, 8])
 def test_two_data_centres_share_one_trunk(k: int, sharing: str) -> None:
-    """Two groups of eight joined by one trunk: k messages across, and as many back, take k N / C
-    and both latencies.
-    """
+    """One trunk joins two groups of eight: k messages each way take k N / C and both latencies."""
     groups = Groups(2, trunks=[Trunk([0], 1, C, latency=FAR)])
     to, sizes = (
         [(rank + 8) % 16 for rank in range(16)],
@@ -85,9 +83,7 @@ def test_two_data_centres_share_one_trunk(k: int, sharing: str) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 8])
 def test_parking_lot_gives_equal_rates(n: int) -> None:
-    """n trunks in a row; a message over all, and one over each: C / 2 for everyone, however long
-    the row.
-    """
+    """A message over n trunks in a row and one message over each trunk all get C / 2, for every n."""
     groups = Groups(n + 1, trunks=[Trunk([group], group + 1, C) for group in range(n)])
     to = [2 * n, *(2 * (rank // 2) + 2 for rank in range(1, 2 * n))]
     sizes = [N if rank == 0 or rank % 2 else 0.0 for rank in range(2 * n)]
@@ -97,8 +93,8 @@ def test_parking_lot_gives_equal_rates(n: int) -> None:
 
 
 def test_unequal_trunks_leave_rest_to_others() -> None:
-    """Trunks of 1 and 3 B/s: the long message has 1/2, so that the second trunk's own has 5/2, and
-    not 3/2.
+    """On trunks of 1 and 3 B/s the long message gets 1/2, so that the message on the second trunk
+    gets 5/2, not 3/2.
     """
     groups = Groups(3, trunks=[Trunk([0], 1, 1.0), Trunk([1], 2, 3.0)])
     long, first, second = arrivals([4, 3, 5], [2.0, 2.0, 2.0], 6, groups)[[0, 1, 2]]
@@ -108,8 +104,8 @@ def test_unequal_trunks_leave_rest_to_others() -> None:
 
 
 def test_crossing_messages_leave_rest_of_trunk() -> None:
-    """Trunks of 4 and 1 B/s: two messages over the second have 1/2 each, one of them leaves 7/2 of
-    the first.
+    """On trunks of 4 and 1 B/s two messages over the second get 1/2 each; one of them leaves 7/2
+    of the first.
     """
     groups = Groups(3, trunks=[Trunk([0], 1, 4.0), Trunk([1], 2, 1.0)])
     both, first, second = arrivals([4, 3, 5], [1.0, 7.0, 1.0], 6, groups)[[0, 1, 2]]
@@ -119,7 +115,7 @@ def test_crossing_messages_leave_rest_of_trunk() -> None:
 
 @pytest.mark.parametrize("r", [1.0, 2.0, 8.0])
 def test_uplink_of_rack_limits_senders(r: float) -> None:
-    """All g nodes of a rack send out at once over its uplink: r N beta."""
+    """All g nodes of a rack send at the same time over its uplink, which takes r N beta."""
     groups = Groups(2, trunks=[Trunk([0, 1], "core", oversubscription=r)])
     found = arrivals([4, 5, 6, 7], [N] * 4, 8, groups, bandwidth=C)
     equal(
