@@ -57,13 +57,15 @@ def test_every_paper_with_a_claim_has_a_notebook():
 
 
 def test_notebook_quotes_paper_like_claim():
-    said = {claim.id: f"{claim.question}\n\nThe paper says: {claim.says}" for claim in CLAIMS}
+    statements = {claim.id: f"{claim.question}\n\nThe paper says: {claim.says}" for claim in CLAIMS}
     found = 0
     for path in NOTEBOOKS:
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             heading, _, text = "".join(cell["source"]).partition("\n\n")
             if "The paper says: " in text:
-                assert text.startswith(said[heading.removeprefix("## ")]), f"{path.name}, {heading}"
+                assert text.startswith(statements[heading.removeprefix("## ")]), (
+                    f"{path.name}, {heading}"
+                )
                 found += 1
     assert found
 

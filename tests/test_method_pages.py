@@ -65,7 +65,7 @@ def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "said"),
+    ("ranks", "message"),
     [
         ([], ""),
         ([0, 1], ""),
@@ -73,9 +73,9 @@ def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
         ([0, -3], "; ranks below 0 are servers"),
     ],
 )
-def test_messages_say_which_ranks_are_servers(method_pages, ranks, said):
+def test_messages_say_which_ranks_are_servers(method_pages, ranks, message):
     rows = [{"sender": ranks[0], "receiver": ranks[1]}] if ranks else []
-    assert method_pages.name_servers(rows) == said
+    assert method_pages.name_servers(rows) == message
 
 
 def test_claim_is_listed_under_its_methods(method_pages):

@@ -28,7 +28,7 @@ def refusal(path, *overrides):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("seed: 1\nseed: 2\n", 'line 2, column 1: found duplicate key "seed" with value "2"'),
         ("seed: [1\n", "line 2, column 1: expected ',' or ']', but got '<stream end>'"),
@@ -44,9 +44,9 @@ def refusal(path, *overrides):
         ("", "expected a mapping of keys, got null"),
     ],
 )
-def test_invalid_yaml_is_named_with_its_place(toy, text, said):
+def test_invalid_yaml_is_named_with_its_place(toy, text, message):
     path = toy(text=text)
-    assert refusal(path).startswith(f"{path}: {said.rstrip('*')}")
+    assert refusal(path).startswith(f"{path}: {message.rstrip('*')}")
 
 
 def test_unreadable_file_is_named(tmp_path):
@@ -68,8 +68,8 @@ def test_missing_gpu_is_refused(stragglers, monkeypatch):
 def test_unfold_takes_chains_of_layers_alone(stragglers, module):
     module("house", ODD)
     path, unfold = stragglers(), ("device=cpu", "backend=unfold")
-    said = refusal(path, *unfold, "task.model=house:Odd")
-    assert said.startswith(f"{path}: backend: expected threads or vmap")
+    message = refusal(path, *unfold, "task.model=house:Odd")
+    assert message.startswith(f"{path}: backend: expected threads or vmap")
     load(path, *unfold, "task.model=lenet5")
 
 

@@ -104,9 +104,9 @@ def test_broken_release_is_one_line(release, small_cifar, tmp_path, capsys):
     assert main(["validate", str(path)]) == 0
     capsys.readouterr()
     assert main(["run", str(path), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"{file}: expected 64 records of ")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"{file}: expected 64 records of ")
+    assert message.count("\n") == 1
 
 
 def test_more_workers_than_writers_are_refused(data):
@@ -267,11 +267,11 @@ def test_file_of_a_plugin_is_hashed(data, module, capsys):
     (data / "table.txt").write_text("0 1 2\n1 3 5\n")
     assert RunSpec(load(path)).id != before
     (data / "table.txt").write_text("0 1\n1 3\n")
-    for override, said in {
+    for override, message in {
         "task.batch=2": "task.dataset.file: expected 3 columns, got *table.txt\n",
         "task.dataset.writers=false": "task: partition: expected a data set whose samples have writers, got rows\n",
     }.items():
         assert main(["run", str(path), override, "--out", str(data / "out")]) == 2
         err = capsys.readouterr().err
-        assert fnmatchcase(err, f"{path}: {said}"), err
+        assert fnmatchcase(err, f"{path}: {message}"), err
         (data / "table.txt").write_text("0 1 2\n1 3 5\n")

@@ -174,7 +174,7 @@ def test_base_may_have_a_base_elsewhere(write, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "expected"),
     [
         ("base: none.yaml", "none.yaml: cannot be read: No such file or directory"),
         ("base: own.yaml", "own.yaml: base: own.yaml is based on this config itself"),
@@ -196,11 +196,11 @@ def test_base_may_have_a_base_elsewhere(write, tmp_path):
         ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
     ],
 )
-def test_a_mistake_is_one_line(write, own, said):
+def test_a_mistake_is_one_line(write, own, expected):
     write("base: own.yaml\n", "other.yaml")
     with pytest.raises(ConfigError) as refused:
         load(write(own))
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -305,9 +305,9 @@ def test_every_key_has_a_description_and_a_type(schema):
     typed = {"type", "enum", "anyOf", "$ref"}
     incomplete = []
     for name, part in parts.items():
-        for key, said in part.get("properties", {}).items():
-            complete = said.get("description") and typed & set(said)
-            if "const" not in said and not complete:
+        for key, expected in part.get("properties", {}).items():
+            complete = expected.get("description") and typed & set(expected)
+            if "const" not in expected and not complete:
                 incomplete.append((name, key))
     assert len(parts) > 50
     assert incomplete == []

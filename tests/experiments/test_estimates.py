@@ -112,7 +112,7 @@ def test_diverged_seed_never_reaches_the_target():
 
 
 @pytest.mark.parametrize(
-    ("value", "half", "said"),
+    ("value", "half", "text"),
     [
         (97.3123, 0.1234, "97.31 ± 0.12"),
         (97.3123, 12.34, "97 ± 12"),
@@ -122,5 +122,5 @@ def test_diverged_seed_never_reaches_the_target():
         (5.12345, NAN, "5.123"),
     ],
 )
-def test_interval_decides_the_number_of_digits(value, half, said):
-    assert format_estimate(Estimate(value, half, "mean", 3, None, 0), show_n=False) == said
+def test_interval_decides_the_number_of_digits(value, half, text):
+    assert format_estimate(Estimate(value, half, "mean", 3, None, 0), show_n=False) == text

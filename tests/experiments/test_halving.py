@@ -135,8 +135,8 @@ def test_command_prints_costs_and_the_best_draw(tmp_path, capsys):
     assert planned[-1].startswith("about 32 gradients, 100% of ")
     assert list(tmp_path.iterdir()) == []
     assert main(["sweep", *config, "--jobs", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "stop.updates = 4: best of 4: draws " in said
-    assert re.search(r"best by test_accuracy: draw \d: learning.lr = ", said)
-    assert re.search(r"\d+ gradients, \d+% of .* all 4 settings\n$", said)
+    output = capsys.readouterr().out
+    assert "stop.updates = 4: best of 4: draws " in output
+    assert re.search(r"best by test_accuracy: draw \d: learning.lr = ", output)
+    assert re.search(r"\d+ gradients, \d+% of .* all 4 settings\n$", output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["halving-rung1", "halving-rung2"]

@@ -263,10 +263,10 @@ def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
     """
     path = tmp_path / "trace.json"
     call = [sys.executable, "-c", PROFILED, str(path)]
-    said = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120).stdout
+    output = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120).stdout
     steps = chrome_steps([path])
     assert steps["step"].tolist() == [2, 3, 4]
-    assert steps["seconds"].tolist() == pytest.approx([float(word) for word in said.split()])
+    assert steps["seconds"].tolist() == pytest.approx([float(word) for word in output.split()])
 
 
 def test_times_of_ranks_span_first_to_last_operation(
@@ -361,9 +361,9 @@ def refusal(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> str:
 def test_a_broken_chrome_trace_is_one_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content, said = CHROME[name]
+    content, message = CHROME[name]
     path = write(tmp_path / "a.json", content)
-    assert said in refusal(capsys, tmp_path / "out", "import", "chrome", str(path))
+    assert message in refusal(capsys, tmp_path / "out", "import", "chrome", str(path))
 
 
 def test_files_of_different_runs_are_refused(
@@ -438,10 +438,10 @@ TABLES: Mapping[str, tuple[Callable[[], Any], str]] = {
 def test_a_broken_table_is_one_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make, said = TABLES[name]
+    make, message = TABLES[name]
     path = write(tmp_path / "trace.parquet", make())
     line = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", str(path))
-    assert line.startswith(f"{path}: {said}")
+    assert line.startswith(f"{path}: {message}")
 
 
 def test_a_truncated_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,9 +76,9 @@ def test_changed_manifest_is_refused_and_simulated_again(
     (path / "manifest.json").write_text(json.dumps(spoil(content)))
     for command in ("table", "plot", "report"):
         assert main([command, str(folder)]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        assert said.startswith(f"{path / 'manifest.json'}: ")
+        output = capsys.readouterr().err
+        assert output.count("\n") == 1
+        assert output.startswith(f"{path / 'manifest.json'}: ")
     again = sweep(load(toy("sweep: {seed: [0, 1]}")), folder.parent)
     assert again[0].manifest["files"] == content["files"]
     assert (other / "manifest.json").stat().st_mtime_ns == before
@@ -126,9 +126,9 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
     write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
     command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent)]
     assert main(command) == 0
-    said = capsys.readouterr()
-    assert "of 2 runs 1 by laggard 0.0.9; this is laggard " in said.err
-    heading, first, second = said.out.splitlines()[:3]
+    output = capsys.readouterr()
+    assert "of 2 runs 1 by laggard 0.0.9; this is laggard " in output.err
+    heading, first, second = output.out.splitlines()[:3]
     column = heading.split().index("laggard")
     assert first.split()[column] == "0.0.9" != second.split()[column]
     assert (path / "config.yaml").stat().st_mtime_ns == before
@@ -138,9 +138,9 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
     assert "0.0.9" in (folder / "page.html").read_text().partition("Versions")[0]
     shutil.rmtree(path)
     assert main(command) == 0
-    said = capsys.readouterr()
-    assert "laggard" not in said.out.splitlines()[0]
-    assert "by laggard" not in said.err
+    output = capsys.readouterr()
+    assert "laggard" not in output.out.splitlines()[0]
+    assert "by laggard" not in output.err
 
 
 def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
@@ -162,9 +162,9 @@ def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
         name: (folder / name).read_bytes() for name in ("sweep.json", "figure.png", "report.html")
     }
     capsys.readouterr()
-    said = asked("sweep", grid=rates)
+    output = asked("sweep", grid=rates)
     (aside,) = folder.glob("sweep-*")
-    assert f"is now {aside}\n" in said
+    assert f"is now {aside}\n" in output
     assert (shown(), shown(aside)) == (second, first)
     assert {name: (aside / name).read_bytes() for name in whole} == whole
     assert not (folder / "report.html").exists()

@@ -96,19 +96,19 @@ def refusal(folder, kind, name, content, capsys):
     cluster = f"cluster: {{workers: 3, {NAMES[kind] % name}}}"
     path.write_text(f"{cluster}\ntask: {{model: timing}}\nstop: {{updates: 40}}\n")
     assert main(["validate", str(path)]) == 2
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     place = f"{path}: {TABLES[kind]['key']}: "
-    assert said.startswith(place)
-    assert said.count("\n") == 1
-    return said.removeprefix(place)
+    assert message.startswith(place)
+    assert message.count("\n") == 1
+    return message.removeprefix(place)
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS_REFUSED)
 def test_broken_row_is_one_line(kind, row, tmp_path, capsys):
     table = TABLES[kind]
     content = f"{table['columns']}\n{table['valid']}\n{row}\n"
-    said = refusal(tmp_path, kind, "table.csv", content, capsys)
-    assert said.startswith(f"{table['rows'][row]}, got ")
+    message = refusal(tmp_path, kind, "table.csv", content, capsys)
+    assert message.startswith(f"{table['rows'][row]}, got ")
 
 
 @pytest.mark.parametrize("content", ["", "x,y\n1,2\n", "COLUMNS\n", "\x00\n", None])

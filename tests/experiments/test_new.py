@@ -102,7 +102,7 @@ INVALID_NAMES = ["MyLaw", "my-law", "my_law.py", "../law", "2nd", "while"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "said"),
+    ("kind", "name", "message"),
     [
         ("algoritm", "mine", "KIND: expected one of"),
         *(("law", name, "NAME: expected a name in snake case") for name in INVALID_NAMES),
@@ -113,7 +113,7 @@ INVALID_NAMES = ["MyLaw", "my-law", "my_law.py", "../law", "2nd", "while"]
 def test_a_mistake_is_one_line(
     kind,
     name,
-    said,
+    message,
     tmp_path,
     monkeypatch,
     capsys,
@@ -121,6 +121,6 @@ def test_a_mistake_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["new", kind, name]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"laggard new: {said}")
+    assert err.startswith(f"laggard new: {message}")
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())

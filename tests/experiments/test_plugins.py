@@ -51,9 +51,9 @@ def test_variant_of_dc_asgd_needs_one_line(
     out = str(tmp_path / "out")
     runs = {}
     for name in ("mine:Absolute", "mine:Squared", "dc_asgd_c"):
-        said = f"learning.compensation={{name: '{name}', strength: 0.0}}"
-        assert main(["run", str(path), said, "--out", out, "--quiet"]) == 0
-        runs[name] = run(load(path, said), out)
+        override = f"learning.compensation={{name: '{name}', strength: 0.0}}"
+        assert main(["run", str(path), override, "--out", out, "--quiet"]) == 0
+        runs[name] = run(load(path, override), out)
     assert same(runs["mine:Squared"], runs["dc_asgd_c"])
     plain = run(load(path, "sweep={}"), out).weights
     late = runs["mine:Absolute"].weights
@@ -298,15 +298,15 @@ def test_missing_or_broken_plugin_is_one_line(
         main(["run", str(path), f"algorithm={{name: '{name}'}}", "--out", str(tmp_path / "out")])
         == 2
     )
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert fnmatchcase(said.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"), (
-        said.err
-    )
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert fnmatchcase(
+        message.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"
+    ), message.err
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ("patienc: 1", "algorithm.patienc: unknown key"),
         ("patience: 1.5", "algorithm.patience: expected"),
@@ -314,11 +314,11 @@ def test_missing_or_broken_plugin_is_one_line(
         ("rule: 1", "algorithm.rule: unknown key"),
     ],
 )
-def test_fields_of_a_plugin_are_keys(keys, said, module, toy):
+def test_fields_of_a_plugin_are_keys(keys, message, module, toy):
     module("mine", MINE)
     path = toy()
     assert load(path, "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
-    with pytest.raises(ConfigError, match=f"^{path}: {said}"):
+    with pytest.raises(ConfigError, match=f"^{path}: {message}"):
         load(path, f"algorithm={{name: 'mine:Fine', {keys}}}")
 
 
@@ -413,7 +413,7 @@ def test_imported_sources_are_part_of_the_run_id(
 
 @pytest.mark.slow
 def test_new_process_reads_no_stale_bytecode(module, toy, tmp_path):
-    own, said = "learning.compensation='mine:Absolute'", []
+    own, results = "learning.compensation='mine:Absolute'", []
     environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     module("mine", "from helping import factor\n" + HELPED)
@@ -424,9 +424,9 @@ def test_new_process_reads_no_stale_bytecode(module, toy, tmp_path):
         for command in (["-c", "import helping"], words.split()):
             command = [sys.executable, *command]
             subprocess.run(command, env=environment, cwd=tmp_path, check=True)
-        said.append(load_results(tmp_path / str(number) / "toy")[0])
-    assert said[0].path.name != said[1].path.name
-    assert not torch.equal(said[0].weights, said[1].weights)
+        results.append(load_results(tmp_path / str(number) / "toy")[0])
+    assert results[0].path.name != results[1].path.name
+    assert not torch.equal(results[0].weights, results[1].weights)
 
 
 def test_source_edited_after_an_import_is_read_again(
@@ -459,8 +459,8 @@ def test_no_plugins_imports_nothing(
     path = toy("sweep: {learning.compensation: ['mine:Absolute', none]}")
     where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
     assert main([command, str(path), "--no-plugins", *where]) == 2
-    said = f"{path}: sweep.learning.compensation.name: expected a name of the table under "
-    assert capsys.readouterr().err.startswith(said)
+    message = f"{path}: sweep.learning.compensation.name: expected a name of the table under "
+    assert capsys.readouterr().err.startswith(message)
     assert not (tmp_path / "hit").exists()
     assert main(["validate", str(path)]) == 0
     assert (tmp_path / "hit").exists()
@@ -578,7 +578,7 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ("model: 'nets:Net', hiden: 3", "task.hiden: unknown key; did you mean hidden?"),
         ("model: 'nets:Net', hidden: 1.5", "task.hidden: expected a whole number, got 1.5"),
@@ -591,7 +591,7 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
         ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
     ],
 )
-def test_broken_network_is_one_line(keys, said, module, toy):
+def test_broken_network_is_one_line(keys, message, module, toy):
     from fnmatch import fnmatchcase
 
     module("nets", MODULES)
@@ -599,7 +599,7 @@ def test_broken_network_is_one_line(keys, said, module, toy):
     more = "" if "dataset" in keys else f", {ON_BLOBS}"
     with pytest.raises(ConfigError) as refused:
         load(path, f"task={{{keys}{more}}}")
-    assert fnmatchcase(str(refused.value), f"{path}: {said}"), str(refused.value)
+    assert fnmatchcase(str(refused.value), f"{path}: {message}"), str(refused.value)
 
 
 ONCE = """

@@ -118,7 +118,7 @@ THREE = [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         (
             {"worker": THREE, "seconds": [1.0, -1.0, 1.0]},
@@ -139,14 +139,14 @@ THREE = [0, 1, 2]
         ),
     ],
 )
-def test_broken_table_of_times_is_one_line(columns, said, tmp_path, capsys):
+def test_broken_table_of_times_is_one_line(columns, message, tmp_path, capsys):
     pd.DataFrame(columns).to_parquet(tmp_path / "compute.parquet")
     path = tmp_path / "plain.yaml"
     law = "{law: trace, file: compute.parquet, column: seconds, worker: worker}"
     path.write_text(PLAIN.replace("{law: gamma, mean: 1.0, cv: 0.5}", law))
     assert main(["validate", str(path)]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"{path}: cluster.compute.{said}")
+    assert err.startswith(f"{path}: cluster.compute.{message}")
     assert err.count("\n") == 1
     (tmp_path / "compute.parquet").write_bytes((tmp_path / "compute.parquet").read_bytes()[:-9])
     assert main(["validate", str(path)]) == 2

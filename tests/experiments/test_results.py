@@ -157,7 +157,7 @@ def test_parameters_are_the_differing_keys(folder):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (
             lambda results: results.scan("update"),
@@ -174,8 +174,8 @@ def test_parameters_are_the_differing_keys(folder):
         ),
     ],
 )
-def test_unknown_table_or_column_is_named(folder, call, said):
-    with pytest.raises(ValueError, match=said):
+def test_unknown_table_or_column_is_named(folder, call, message):
+    with pytest.raises(ValueError, match=message):
         call(load_results(folder))
 
 

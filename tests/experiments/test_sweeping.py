@@ -166,13 +166,13 @@ def endless(toy, tmp_path, ctrl_c):
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("number", "code", "message"),
     [
         (signal.SIGINT, 130, "interrupted"),
         pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
     ],
 )
-def test_signal_ends_a_sweep_and_its_workers(endless, number, code, said):
+def test_signal_ends_a_sweep_and_its_workers(endless, number, code, message):
     process, out = endless
     workers = workers_of(process.pid)
     assert len(workers) == 2
@@ -182,7 +182,7 @@ def test_signal_ends_a_sweep_and_its_workers(endless, number, code, said):
     assert monotonic() - start < 2
     assert process.returncode == code
     _, *done, last = err.splitlines()
-    assert last == f"{said}: 2 of 3 runs saved in {out}/toy; run the same command to complete it"
+    assert last == f"{message}: 2 of 3 runs saved in {out}/toy; run the same command to complete it"
     assert all(
         re.fullmatch(r"\d of 3: run \w{12} \(m = [ab]\) finished in .* s", line) for line in done
     ), err

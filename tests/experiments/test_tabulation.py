@@ -228,7 +228,7 @@ def test_single_seed_that_chooses_is_noted(results):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"over": "learning.momentum"}, "learning.momentum: expected a swept key that is no seed"),
         ({"over": "seed"}, "seed: expected a swept key that is no seed"),
@@ -236,8 +236,8 @@ def test_single_seed_that_chooses_is_noted(results):
         ({"select_seeds": [9]}, "seed 9: expected seeds that were swept to choose by: 0, 1, 2, 3"),
     ],
 )
-def test_impossible_choice_is_named(results, given, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_choice_is_named(results, given, message):
+    with pytest.raises(ValueError, match=message):
         best(results, **{"over": "learning.lr", **given})
 
 
@@ -299,7 +299,7 @@ def test_command_prints_the_table(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ("--rows method", "learning.lr: was swept too"),
         ("--where learning.lr", "learning.lr: expected key=value"),
@@ -308,11 +308,11 @@ def test_command_prints_the_table(folder, capsys):
         ("--value stalenes", "stalenes: no such value; did you mean staleness?"),
     ],
 )
-def test_wrong_option_is_one_line(folder, capsys, asked, said):
+def test_wrong_option_is_one_line(folder, capsys, asked, message):
     assert main(["table", str(folder), *asked.split()]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said in printed.err
+    assert message in printed.err
     assert printed.err.count("\n") == 1
 
 

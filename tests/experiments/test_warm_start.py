@@ -143,7 +143,7 @@ def test_statistics_of_batch_normalisation_are_left_out(toy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tensors", "said"),
+    ("tensors", "message"),
     [
         ({"weights": torch.zeros(1, 48)}, "expected weights (members, 49)"),
         ({"weights": torch.zeros(3, 1, 49)}, "expected weights (members, 49)"),
@@ -153,7 +153,7 @@ def test_statistics_of_batch_normalisation_are_left_out(toy, tmp_path):
         (None, "expected a safetensors file"),
     ],
 )
-def test_unfit_weights_are_refused(toy, tmp_path, tensors, said):
+def test_unfit_weights_are_refused(toy, tmp_path, tensors, message):
     path, file = toy(text=NETWORK), tmp_path / "start"
     file.write_text("no tensors")
     if tensors is not None:
@@ -161,7 +161,7 @@ def test_unfit_weights_are_refused(toy, tmp_path, tensors, said):
     words = f"task.initial_file={file}", "sweep.learning.lr=[0.1, 0.2]"
     with pytest.raises(ConfigError) as caught:
         load(path, *words)
-    assert str(caught.value).startswith(f"{path}: task.initial_file: {said}")
+    assert str(caught.value).startswith(f"{path}: task.initial_file: {message}")
     assert f", got {file} with " in str(caught.value)
     file.unlink()
     with pytest.raises(ConfigError, match=r"task\.initial_file: expected a file that can be read"):

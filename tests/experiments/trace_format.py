@@ -27,13 +27,13 @@ def broken(text: str) -> list[str]:
     except ValueError as error:
         return [str(error)]
     events = document["traceEvents"]
-    said = [f"{what}: {event}" for event in events if (what := _shape(event))]
-    if said:
-        return said
+    problems = [f"{what}: {event}" for event in events if (what := _shape(event))]
+    if problems:
+        return problems
     moments = [event["ts"] for event in events if event["ph"] != "M"]
     if moments != sorted(moments):
-        said.append("not in order of time")
-    return said + _unnamed(events) + _overlaps(events) + _flows(events)
+        problems.append("not in order of time")
+    return problems + _unnamed(events) + _overlaps(events) + _flows(events)
 
 
 def _shape(event: dict[str, Any]) -> str:
@@ -90,7 +90,7 @@ def _unnamed(events: list[dict[str, Any]]) -> list[str]:
 
 def _overlaps(events: list[dict[str, Any]]) -> list[str]:
     """Slices of one thread lie one after the other or one in the other."""
-    said, open_until = [], defaultdict(list)
+    problems, open_until = [], defaultdict(list)
     for event in sorted(
         (event for event in events if event["ph"] == "X"), key=lambda of: (of["ts"], -of["dur"])
     ):
@@ -98,16 +98,16 @@ def _overlaps(events: list[dict[str, Any]]) -> list[str]:
         while stack and stack[-1] <= event["ts"]:
             stack.pop()
         if stack and end > stack[-1]:
-            said.append(f"overlaps in part: {event}")
+            problems.append(f"overlaps in part: {event}")
         stack.append(end)
-    return said
+    return problems
 
 
 def _flows(events: list[dict[str, Any]]) -> list[str]:
     """A flow begins once, ends once, never runs backwards, and each of its events lies in a slice
     of its thread.
     """
-    slices, flows, said = defaultdict(list), defaultdict(list), []
+    slices, flows, problems = defaultdict(list), defaultdict(list), []
     for event in events:
         if event["ph"] == "X":
             slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
@@ -116,10 +116,10 @@ def _flows(events: list[dict[str, Any]]) -> list[str]:
     for flow in flows.values():
         phases = "".join(event["ph"] for event in flow)
         if phases != "s" + "t" * (len(flow) - 2) + "f":
-            said.append(f"a flow of {phases}: {flow[0]}")
+            problems.append(f"a flow of {phases}: {flow[0]}")
         for event in flow:
             if not any(
                 start <= event["ts"] <= end for start, end in slices[event["pid"], event["tid"]]
             ):
-                said.append(f"bound to no slice: {event}")
-    return said
+                problems.append(f"bound to no slice: {event}")
+    return problems

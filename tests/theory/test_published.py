@@ -27,13 +27,13 @@ def figures(name: str, sent: str = "whole") -> Sequence[tuple[str, float, float]
     table, unit = compared(name), PUBLISHED[name].unit
     labels = table.columns[: table.columns.get_loc(REPORTED)]
     rows = table.to_dict("records")
-    said = [
+    labelled = [
         [f"{row[label]} {label}" if row[label].isdigit() else row[label] for label in labels]
         for row in rows
     ]
     return [
         (f"{', '.join(words)}: {unit}", row[REPORTED], row[sent])
-        for words, row in zip(said, rows, strict=True)
+        for words, row in zip(labelled, rows, strict=True)
     ]
 
 
@@ -47,9 +47,9 @@ def near_on_average(name: str, sent: str = "whole") -> None:
     """The mean error of all figures is at most 5 %."""
     errors = [abs(simulated / figure - 1) for _, figure, simulated in figures(name, sent)]
     mean = sum(errors) / len(errors)
-    said = "" if sent == "whole" else f", {sent}"
+    suffix = "" if sent == "whole" else f", {sent}"
     at_most(
-        f"mean error of {len(errors)} figures{said}",
+        f"mean error of {len(errors)} figures{suffix}",
         ON_AVERAGE,
         mean,
         source=PUBLISHED[name].source,
