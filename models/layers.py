@@ -42,7 +42,7 @@ class Description(NamedTuple):
 
     @property
     def params(self) -> int:
-        """The entries of the parameter vector."""
+        """The number of parameters."""
         return sum(layer.params for layer in self.layers)
 
 

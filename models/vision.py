@@ -1,4 +1,4 @@
-"""Classifiers of torchvision by name, as networks or as layers alone."""
+"""torchvision's classifiers by name, as modules or as descriptions of their layers."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

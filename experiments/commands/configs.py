@@ -17,7 +17,7 @@ from laggard.experiments.commands import (
     count,
     split_overrides,
 )
-from laggard.limits import CallBudget
+from laggard.limits import CpuBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE_WIDTH = 120  # columns of lists that go to a file
 MAX_RANKS_SHOWN = 5
-MAX_CALLS = 300_000  # of a check for a warning, some tenths of a second
+MAX_CPU_SECONDS = 0.5  # of the check for a warning, in all runs of a config
 LOAD = "laggard.experiments.config.load"
 CATALOGUE = "laggard.experiments.config.listing"
 EDITORS = "laggard.experiments.config.listing"
@@ -65,7 +65,7 @@ def _warn_of_starved_workers(path: str, planned: "Sequence[RunSpec]") -> None:
     from laggard.experiments.running.run import starved_ranks
 
     starved = {}
-    budget = CallBudget(MAX_CALLS)
+    budget = CpuBudget(MAX_CPU_SECONDS)
     for run in planned:
         ranks = starved_ranks(run, budget)
         if ranks:

@@ -170,8 +170,8 @@ def _zip_axis(lists: Any, place: str) -> Axis:
     for key in lists:
         check_dotted(key, place)
     if len({len(values) for values in lists.values()}) > 1:
-        lengths = ", ".join(f"{key} has {len(values)}" for key, values in lists.items())
-        raise ConfigError(place, f"expected lists of one length, but {lengths}")
+        lengths = ", ".join(f"{key}: {len(values)}" for key, values in lists.items())
+        raise ConfigError(place, f"expected lists of equal length, got {lengths}")
     points = [list(point) for point in zip(*lists.values(), strict=True)]
     _check_distinct(points, place)
     return Axis(place, [_option(place, dict(zip(lists, point, strict=True))) for point in points])

@@ -282,7 +282,7 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
         raise ConfigError("", f"{expected} {nearest[0]}")
     if not is_dataclass(recipe) and fitting[0] is not TorchModule:
         remedy = "write @dataclass(frozen=True) above it; its fields are its keys"
-        raise ConfigError("", f"{name} is no dataclass: {remedy}")
+        raise ConfigError("", f"expected a dataclass, got {name}: {remedy}")
     return fitting[0]
 
 

@@ -1,6 +1,7 @@
 """Tables that a config names, as CSV or Parquet: slowdowns, network changes, and partitions."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 from laggard.simulator.errors import HUGE, InvalidSettingError
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.slowdowns import Crash, Recorded, Window
+from laggard.simulator.timing.tables import RANK_COLUMNS, read_foreign_table
 
 RowT = TypeVar("RowT")
 SLOWDOWN_COLUMNS = ("worker", "from", "to", "factor")
@@ -19,6 +21,8 @@ PARTITION_COLUMNS = ("worker", "sample")
 NETWORK_COLUMNS = ("sender", "receiver", "from", "to", "bandwidth", "latency")
 COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
 """The column of a row's field, where it has another name."""
+NAMES_OF = {"worker": RANK_COLUMNS}
+"""Other names of a column."""
 DOWN, ANY = "down", ("", "*")
 
 
@@ -34,7 +38,12 @@ class SlowdownTable(Recorded):
     """
 
     def __init__(self, file: str) -> None:
-        super().__init__(TextTable("SlowdownTable", Path(file), SLOWDOWN_COLUMNS).rows(_event))
+        rows = TextTable("SlowdownTable", Path(file), SLOWDOWN_COLUMNS).rows(_event)
+        events = [row for row in rows if row is not None]
+        if len(events) < len(rows):
+            dropped = len(rows) - len(events)
+            warnings.warn(f"{file}: {dropped} rows whose from equals to are left out", stacklevel=2)
+        super().__init__(events)
 
 
 class NetworkTable(Changes):
@@ -64,7 +73,7 @@ class NetworkTable(Changes):
 
 
 class TextTable:
-    """A table that a config names, as text.
+    """The cells of a table that a config names, as text.
 
     Attributes:
         owner: the setting that names it.
@@ -76,35 +85,18 @@ class TextTable:
         """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or
         has no row.
         """
-        import pandas as pd
-
         self.owner, self.path = owner, path
-        try:
-            if path.suffix == ".parquet":
-                table = pd.read_parquet(path)
-            else:
-                table = pd.read_csv(
-                    path,
-                    skipinitialspace=True,
-                    encoding="utf-8-sig",
-                    dtype=str,
-                    keep_default_na=False,
-                    compression=None,
-                )
-        except (OSError, ValueError) as error:  # also pandas' and Arrow's own errors
-            got = f"{path}: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}"
-            expected = "a CSV or Parquet file that can be read"
-            raise InvalidSettingError(owner, "file", expected, got) from None
-        if not set(columns) <= set(table.columns) or table.empty:
-            names = ", ".join(map(str, table.columns)) or "nothing"
-            expected = f"rows with the columns {', '.join(columns)}"
-            got = f"{path} with {len(table)} rows of {names}"
-            raise InvalidSettingError(owner, "file", expected, got)
-        texts = []
-        for name in columns:
-            filled = table[name].astype(object).where(table[name].notna(), "")
-            texts.append([str(cell).strip() for cell in filled])
-        self.cells = list(zip(*texts, strict=True))
+        table = read_foreign_table(owner, path)
+        places = [table.find(*NAMES_OF.get(name, (name,))) for name in columns]
+        if None in places:
+            got = f"{path} with {', '.join(table.names)}"
+            raise InvalidSettingError(
+                owner, "file", f"rows with the columns {', '.join(columns)}", got
+            )
+        self.cells = [
+            tuple(table.plain(row[place]) for place in places if place is not None)
+            for row in table.rows
+        ]
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
         """What `read` makes of the cells of each row.
@@ -132,12 +124,14 @@ class TextTable:
         return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
 
 
-def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
-    """The slowdown or crash in a row."""
+def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | None:
+    """The slowdown or crash in a row; None where it has no length."""
     if not (worker.isascii() and worker.isdigit()):
         raise ValueError("a rank, 0, 1, ..., as worker")
     rank = int(worker)
     try:
+        if end and float(end) == float(start) >= 0:
+            return None
         if factor == DOWN:
             return Crash(rank, at=float(start), back=float(end) if end else None)
         until = float(end) if end else HUGE

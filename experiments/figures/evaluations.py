@@ -79,7 +79,7 @@ def comparison(
 def _histograms(
     figure: Figure, grid: GridSpec, updates: dict[str, pd.DataFrame], colours: dict[str, str]
 ) -> None:
-    """A histogram a run in the same bins, below the first row of `grid`."""
+    """Draw one histogram for each run, with common bins, below the first row of `grid`."""
     top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
     span = grid.ncols // min(len(updates), HISTOGRAMS_IN_A_ROW)
     for index, (run, rows) in enumerate(updates.items()):

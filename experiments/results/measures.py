@@ -223,10 +223,10 @@ def goal(results: Sequence[Result], target: float | None = None) -> tuple[str, f
         (common,) = targets
         if common is not None:
             return column, check_target(common, column)
-    problem = "the configs have none that applies"
+    problem = "got none: the configs set none that applies"
     if len(targets) > 1:
-        problem = "the configs have different ones"
-    raise ValueError(f"target: expected a {column.replace('_', ' ')} to reach, for {problem}")
+        problem = "got none: the configs set different ones"
+    raise ValueError(f"target: expected a {column.replace('_', ' ')}, {problem}")
 
 
 def check_target(target: float, column: str = "test_accuracy") -> float:

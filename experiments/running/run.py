@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from shutil import copyfile
 from time import perf_counter
@@ -25,7 +25,7 @@ from laggard.experiments.results.store import SNAPSHOT
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.jobs import Document, JobResult
 from laggard.experiments.running.progress import heartbeat
-from laggard.limits import CallBudget
+from laggard.limits import CpuBudget
 from laggard.simulator import Deadlock, Outcome, Stop, Task, simulate
 
 LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
@@ -224,7 +224,7 @@ def versions() -> dict[str, str]:
     return {"laggard": laggard.__version__, **libraries}
 
 
-def starved_ranks(spec: RunSpec, budget: CallBudget) -> list[int]:
+def starved_ranks(spec: RunSpec, budget: CpuBudget) -> list[int]:
     """Workers whose gradients are never applied with `ties: rank`, but are with `ties: random`.
 
     Their shards are then never learnt. The clock alone is simulated, over 50 updates. Empty where
@@ -239,12 +239,14 @@ def starved_ranks(spec: RunSpec, budget: CallBudget) -> list[int]:
         return []
     if not config.task.workers_differ:
         return []
+    # here, since it imports torch, which would take the whole budget
+    import_module("laggard.simulator.engine.simulation")
     try:
         with budget.limited():
             return sorted(_unused_ranks(config, "rank") - _unused_ranks(config, "random"))
     # The clock alone has layers of other names than the task, and may stop where a run would not.
     # `load` has checked the config itself: a warning that cannot be computed is no error.
-    except (MemoryError, ValueError, Deadlock):
+    except (TimeoutError, MemoryError, ValueError, Deadlock):
         return []
 
 

@@ -154,8 +154,8 @@ def find_device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device = {name!r}: expected 'auto', 'cpu' or 'cuda'")
     if name == "cuda" and not torch.cuda.is_available():
-        remedy = "use 'auto' or 'cpu', or install a CUDA torch"
-        raise ValueError(f"device = 'cuda', but torch sees no GPU here: {remedy}")
+        remedy = "install a CUDA build of torch"
+        raise ValueError(f"device = 'cuda': expected auto or cpu (torch finds no GPU): {remedy}")
     if name == "auto":
         name = "cpu"
         if torch.cuda.is_available():

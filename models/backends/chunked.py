@@ -1,4 +1,4 @@
-"""Calls in pieces that fit into memory."""
+"""A backend that evaluates as many models at a time as fit into memory."""
 
 import math
 from collections.abc import Callable

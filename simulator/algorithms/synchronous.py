@@ -26,7 +26,8 @@ class Synchronous(Sharded):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.shards > 1 and cluster.server_crashes:
-            expected = "1 where servers crash: shards in different rounds may wait for each other"
+            # shards in different rounds may wait for each other for ever
+            expected = "1 (cluster.server_crashes)"
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
-from laggard.simulator.timing.slowdowns import Crash, Recorded, Slowdown
+from laggard.simulator.timing.slowdowns import Crash, Recorded, Slowdown, unite_crashes
 from laggard.simulator.timing.steps import StepFunction
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
@@ -59,7 +59,6 @@ class Cluster(Settings):
         check_seconds(self, "apply_seconds", "receive_seconds", "reply_seconds")
         for index, slowdown in enumerate(self.slowdowns):
             self._check_ranks(f"slowdowns.{index}", slowdown)
-        self._check_crashes()
         self._check_server_crashes()
         self._check_part("network", self.network.check)
         self._check_part("compute", partial(check_workers, self.compute))
@@ -91,20 +90,16 @@ class Cluster(Settings):
         costs = self.apply_seconds, self.receive_seconds, self.reply_seconds
         return all(seconds == 0 for seconds in costs)
 
-    @property
+    @cached_property
     def crashes(self) -> list[Crash]:
-        """The crashes of workers."""
-        return [crash for _, crash in self._crashes()]
-
-    def _crashes(self) -> list[tuple[str, Crash]]:
-        """The crashes of workers, each with its key."""
+        """The crashes of workers; times down of a worker that touch or overlap are one crash."""
         crashes = []
-        for index, slowdown in enumerate(self.slowdowns):
+        for slowdown in self.slowdowns:
             if isinstance(slowdown, Recorded):
-                crashes += [(f"slowdowns.{index}.file", crash) for crash in slowdown.crashes]
+                crashes += slowdown.crashes
             elif isinstance(slowdown, Crash):
-                crashes.append((f"slowdowns.{index}.at", slowdown))
-        return crashes
+                crashes.append(slowdown)
+        return unite_crashes(crashes)
 
     @property
     def crash_moments(self) -> list[float]:
@@ -140,16 +135,6 @@ class Cluster(Settings):
         got = wrong[0] if wrong else slowdown
         expected = f"a rank below workers = {self.workers}"
         raise InvalidSettingError("Cluster", f"{key}.{field}", expected, got)
-
-    def _check_crashes(self) -> None:
-        back: dict[int, float | None] = {}  # from the last crash of each worker; None is never
-        for key, crash in sorted(self._crashes(), key=lambda item: item[1].at):
-            for rank in crash.ranks:
-                returns = back.get(rank, -1.0)
-                if returns is None or crash.at <= returns:
-                    expected = f"a moment after worker {rank} is back from the crash before"
-                    raise InvalidSettingError("Cluster", key, expected, crash.at)
-                back[rank] = crash.back
 
     def _check_server_crashes(self) -> None:
         """Refuse crashes of a server that is down, and a law of its crashes beside others."""

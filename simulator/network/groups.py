@@ -53,7 +53,7 @@ class Trunk(Settings):
             expected = "null: either bandwidth or oversubscription, not both"
             raise InvalidSettingError("Trunk", "oversubscription", expected, self.oversubscription)
         if not self.bandwidth >= 1e-9:
-            expected = "bytes per second > 0, at least 1e-9"
+            expected = "a number >= 1e-9 (bytes per second)"
             raise InvalidSettingError("Trunk", "bandwidth", expected, self.bandwidth)
 
 

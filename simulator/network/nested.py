@@ -1,4 +1,4 @@
-"""Max-min fair sharing of trunks: stars across several shared links, and a compiled filling."""
+"""Max-min fair sharing on networks with trunks, by stars across links and compiled filling."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -223,9 +223,40 @@ class Crash(Group):
             bounded(self, "back", above=self.at)
 
 
+def unite_crashes(crashes: Sequence[Crash]) -> list[Crash]:
+    """One crash for each time that a worker is down: the union of intervals that touch or overlap.
+
+    Example:
+        >>> unite_crashes([Crash(0, at=2.0, back=4.0), Crash(0, at=0.0, back=2.0)])
+        [Crash(worker=0, workers=(), at=0.0, back=4.0)]
+    """
+    by_rank: dict[int, list[Crash]] = {}
+    for crash in crashes:
+        for rank in crash.ranks:
+            by_rank.setdefault(rank, []).append(crash)
+    united: list[Crash] = []
+    overlaps = False
+    for rank, crashes_of_rank in by_rank.items():
+        end = -1.0  # of the last time down
+        for crash in sorted(crashes_of_rank, key=lambda crash: crash.at):
+            back = math.inf if crash.back is None else crash.back
+            if crash.at > end:
+                united.append(Crash(rank, at=crash.at, back=crash.back))
+                end = back
+                continue
+            overlaps = True
+            if back > end:
+                last = united.pop()
+                united.append(Crash(rank, at=last.at, back=crash.back))
+                end = back
+    if not overlaps:
+        return list(crashes)  # as they are listed, which decides between crashes of one instant
+    return united
+
+
 @dataclass(frozen=True)
 class Recorded:
-    """Many slowdowns and crashes, found by bisection; they act as in a list, one by one.
+    """The slowdowns and crashes of a recording; they act as single ones, found by bisection.
 
     Attributes:
         rows: windows, whose factors multiply where they overlap, and crashes.

@@ -132,7 +132,7 @@ class ForeignTable:
         for name in names:
             count = folded.count(name.casefold())
             if count > 1:
-                raise self.error(f"one column {name}", f"{count} of them")
+                raise self.error(f"one column named {name}", f"{count}")
             if count == 1:
                 return folded.index(name.casefold())
         return None
@@ -152,10 +152,15 @@ class ForeignTable:
             places.append(place)
         return places
 
+    def plain(self, cell: str) -> str:
+        """The text of a cell, with a decimal point where the table has commas."""
+        if self.decimal_comma and DECIMAL_COMMA.fullmatch(cell):
+            return cell.replace(",", ".")
+        return cell
+
     def number(self, cell: str) -> float | None:
         """The number in a cell, else None."""
-        if self.decimal_comma:
-            cell = cell.replace(",", ".")
+        cell = self.plain(cell)
         if PLAIN_NUMBER.fullmatch(cell) is None:
             return None
         return float(cell)

@@ -226,7 +226,7 @@ WRONG = {
     "mine:number": "expected a class that serves as laggard.simulator.algorithms.base.Algorithm, but mine:number is 3",
     "mine:function": "expected a class that serves as laggard.*.Algorithm, but mine:function is <function *>",
     "mine:Absolute": "expected a class *.Algorithm, but mine:Absolute does not derive from Algorithm",
-    "mine:Bare": "mine:Bare is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys",
+    "mine:Bare": "expected a dataclass, got mine:Bare: write @dataclass(frozen=True) above it; its fields are its keys",
     "mine:Named": "mine:Named: name is a key of the config already: rename the field",
     "mine:Typed": "mine:Typed: its fields cannot be keys of a config: *",
     "mine:Unknown": "mine:Unknown: its fields cannot be keys of a config: name 'Nothing' is not defined",

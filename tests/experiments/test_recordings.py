@@ -135,7 +135,7 @@ THREE = [0, 1, 2]
         ({"worker": THREE}, "column: expected one of worker, of numbers, got 'seconds'"),
         (
             {"seconds": [1.0, 1.0]},
-            "worker: expected one of seconds, of ranks, or columns, got 'worker'",
+            "worker: expected the column of ranks (one of seconds), or columns, got",
         ),
     ],
 )

@@ -182,7 +182,7 @@ def activate(y: Floats, unit: int, low: float, high: float) -> None:
 
 
 def deactivate(gradient: Floats, y: Floats, unit: int, low: float, high: float) -> None:
-    """Multiply a gradient by a unit's derivative where its output is `y`, in place."""
+    """Multiply `gradient` in place by the derivative of activation `unit` at output `y`."""
     if unit == RELU:
         for k in range(len(y)):
             gradient[k] = ZERO if y[k] <= ZERO else gradient[k]

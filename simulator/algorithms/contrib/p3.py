@@ -142,9 +142,7 @@ class Stream:
         self._waiting, self._under_way = SliceQueue(order), 0
 
     def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
-        """Call `send`, which sends a slice of `layer` in one message or several, when it is its
-        turn.
-        """
+        """Queue `send` and call it in its turn; it sends a slice of `layer` as one or more messages."""
         self._waiting.put(layer, send)
         if not self._under_way:
             self._send_next()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laggard.files import describe_numbering, natural_key
-from laggard.limits import CallBudget
+from laggard.limits import limit_calls
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 from laggard.simulator.network.topology.graph_file import read_graph
 from laggard.simulator.network.topology.regular import Peers
@@ -74,7 +74,7 @@ def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directe
         named = arguments
         if isinstance(named, list):
             named = dict(zip(parameters[: len(named)], named, strict=True))
-        with CallBudget(MOST_CALLS).limited():
+        with limit_calls(MOST_CALLS):
             graph = maker(**defaults | named)  # type: ignore[misc]
     except Exception as error:  # of any type: the generator does not accept the arguments
         expected, got = f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"

@@ -71,10 +71,7 @@ class TimeVarying(Peers):
         shares = {edges[sender, receiver] for edges in self.steps if (sender, receiver) in edges}
         weight = shares.pop() if len(shares) == 1 else None
         if weight is None or not 0 < weight <= 1:
-            expected = (
-                "a column weight with a share from 0 to 1, of each edge the same in all of its "
-                "steps"
-            )
+            expected = "one weight > 0 and at most 1 for each edge, equal in all its steps"
             raise self._wrong(expected, f"{weight or shares or None} on {sender} -> {receiver}")
         return weight
 

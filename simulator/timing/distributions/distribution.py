@@ -45,7 +45,7 @@ def is_law(seconds: float | Distribution) -> TypeGuard[Distribution]:
 
 
 def mean_of(seconds: float | Distribution) -> float:
-    """The mean of seconds that are a number or a law."""
+    """The mean of a duration that is a number or a distribution."""
     if is_law(seconds):
         return seconds.mean
     return cast(float, seconds)

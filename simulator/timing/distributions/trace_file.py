@@ -69,7 +69,8 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
     if worker is not None:
         ranks = table.find(*(name for name in names if name is not None))
         if ranks is None:
-            expected = f"one of {', '.join(table.names)}, of ranks, or {COLUMN_EACH}"
+            columns = ", ".join(table.names)
+            expected = f"the column of ranks (one of {columns}), or {COLUMN_EACH}"
             raise InvalidSettingError("Trace", "worker", expected, worker)
     place = _find_durations(table, column, ranks)
     factor = to_unit(table, place, "time", unit)

@@ -278,7 +278,7 @@ def test_weight_of_edge_is_share_in_all_steps(tmp_path):
     wrong = [[(0, 1, 0.3), (1, 0, ""), (1, 2, 1.5), (2, 0, 0)], [(0, 1, 0.4)]]
     graph = write_steps(tmp_path / "b.csv", wrong, heading)
     for pair in ((0, 1), (1, 0), (1, 2), (2, 0)):
-        with pytest.raises(InvalidSettingError, match=r"TimeVarying.file: .* column weight"):
+        with pytest.raises(InvalidSettingError, match=r"TimeVarying.file: .* one weight"):
             graph.share(*pair, 3)
 
 

@@ -62,8 +62,6 @@ def test_other_slowdowns_multiply_with_table():
     [
         [Window(4, factor=2.0, start=0.0, end=1.0)],
         [Crash(9, at=1.0)],
-        [Crash(1, at=1.0), Crash(1, at=2.0)],
-        [Crash(0, at=5.0)],
     ],
 )
 def test_table_that_does_not_fit_is_refused(rows):

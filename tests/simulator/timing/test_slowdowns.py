@@ -2,18 +2,21 @@
 
 import itertools
 import math
+import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Rule, Stop, simulate
-from laggard.simulator.timing.distributions import Exponential
+from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import (
     Crash,
     Factor,
     Markov,
     Window,
     apply_slowdowns,
+    unite_crashes,
 )
 from laggard.simulator.timing.streams import stream
 
@@ -70,14 +73,46 @@ def test_settings_out_of_range_are_refused(kind, settings):
         ([Factor(3, factor=5.0)], "0.worker"),
         ([Factor(workers=[0, 3], factor=5.0)], "0.workers"),
         ([Crash(3, at=1.0)], "0.worker"),
-        ([Crash(1, at=2.0), Crash(1, at=3.0)], "1.at"),
-        ([Crash(1, at=5.0), Crash(1, at=2.0, back=5.0)], "0.at"),
-        ([Crash(0, at=1.0), Crash(1, at=2.0, back=5.0), Crash(workers=[1, 2], at=4.0)], "2.at"),
     ],
 )
 def test_slowdowns_that_do_not_fit_are_refused(slowdowns, key):
     with pytest.raises(InvalidSettingError, match=rf"Cluster.slowdowns.{key}: expected"):
         Cluster(workers=3, slowdowns=slowdowns)
+
+
+def down_at(crashes, rank, time):
+    """Whether a worker is down, by each crash on its own."""
+    return any(
+        rank in crash.ranks and crash.at <= time and (crash.back is None or time < crash.back)
+        for crash in crashes
+    )
+
+
+def test_united_crashes_are_the_union_of_intervals():
+    """Random intervals on a grid, so that many touch; their union by testing each cell."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        crashes = []
+        for _ in range(rng.randrange(1, 9)):
+            at = rng.randrange(20) / 2
+            back = rng.choice([None, at + rng.randrange(1, 8) / 2, at + rng.randrange(1, 8) / 2])
+            crashes.append(Crash(workers=rng.sample(range(3), 2), at=at, back=back))
+        united = unite_crashes(crashes)
+        for rank in range(3):
+            for cell in range(40):
+                moment = cell / 2 + 0.25
+                assert down_at(crashes, rank, moment) == down_at(united, rank, moment)
+            spans = sorted(
+                (crash.at, crash.back or math.inf) for crash in united if rank in crash.ranks
+            )
+            assert all(end < start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_touching_times_down_are_one_crash():
+    crashes = [Crash(0, at=2.0, back=4.0), Crash(0, at=0.0, back=2.0)]
+    cluster = Cluster(1, Constant(0.5), slowdowns=crashes)
+    updates = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=10)).updates
+    assert updates["time"][-1] == 9.0
 
 
 def test_slowdown_that_stops_time_is_refused():

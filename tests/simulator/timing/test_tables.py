@@ -213,7 +213,7 @@ def test_table_with_a_column_for_each_worker(tmp_path, worker, heading):
         ("a,b;c,d\n1,2;3,4\n", "commas or semicolons"),
         ("worker;seconds\n0;1,500\n", "the comma may be either"),
         ("worker;seconds\n0;1,25\n1;2.5\n", "the comma may be either"),
-        ("worker,seconds,seconds\n0,1,2\n", "2 of them"),
+        ("worker,seconds,seconds\n0,1,2\n", "one column named seconds, got '2"),
         ("0,0.5\n1,0.25\n", "row of names"),
         ("seconds\x00\n1\n", "zero bytes"),
     ],
