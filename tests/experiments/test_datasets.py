@@ -196,8 +196,8 @@ def test_table_gives_workers_their_samples(data, suffix):
 @pytest.mark.parametrize(
     ("rows", "key"),
     [
-        ("worker,sample", "task.partition.file: expected rows with the columns"),
-        ("worker 0", "task.partition.file: expected rows with the columns"),
+        ("worker,sample", "task.partition.file: expected a row of names"),
+        ("worker 0", "task.partition.file: expected"),
         ("worker,sample 0,a 1,2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1,-2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1", "task.partition.file: expected two numbers"),
