@@ -11,9 +11,9 @@ REPEAT_SECONDS = 0.1
 
 @contextmanager
 def limit_calls(calls: int) -> Iterator[None]:
-    """Raise `MemoryError` after so many function calls in the context, the same on every machine.
+    """Raise `MemoryError` after `calls` function calls in the context.
 
-    It makes calls three times as slow, so it suits short checks only.
+    The limit is the same on every machine. Counting slows calls down, so it suits short checks.
     """
     left = calls
 

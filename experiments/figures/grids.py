@@ -112,7 +112,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
 
 
 def _panels_in_a_row(panels: int, values: int) -> int:
-    """The panels in one row, of which each has so many values along x."""
+    """The panels of one row; each has `values` values along x."""
     if panels in (2, 4) or (panels == 3 and values > 4):
         return 2
     return min(panels, 3)

@@ -84,7 +84,7 @@ def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
     is_applied = is_applied.reindex(gradients.index)
     status = gradients["status"].mask(is_applied, "applied")
     staleness = "staleness " + gradients["staleness"].astype(str)
-    details = gradients[["staleness", "version_read"]].assign(fate=status)
+    details = gradients[["staleness", "version_read"]].assign(status=status)
     slices = pd.DataFrame()
     slices["rank"] = gradients["worker"]
     slices["start"] = gradients["started"]

@@ -177,7 +177,8 @@ class Pieces:
                 fits = int(SHARE * self._memory.free() / self.bytes)
             largest = min(largest, max(1, self._seen, fits))
         pieces = math.ceil(left / largest)
-        return math.ceil(left / pieces)  # about equal, so that there are few sizes
+        # nearly equal pieces, since each further size is traced or recorded once more
+        return math.ceil(left / pieces)
 
     def _measure(self, size: int, call: Callable[[], T]) -> T:
         """The result of `call`; memory is measured the first time `size` is this large."""

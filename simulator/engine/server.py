@@ -143,7 +143,7 @@ class Server(Client):
             self._hand_over(message, message.size * self.model_bytes)
 
     def _reserve(self, seconds: float) -> float:
-        """Reserve the server for `seconds` as soon as it is free; return the start (s)."""
+        """Reserve the server for `seconds` from when it is free; return the start (s)."""
         self._settle()
         begin = max(self._env._now, self._free)
         self._free = begin + seconds

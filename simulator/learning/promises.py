@@ -107,7 +107,7 @@ def topological_order(promises: Sequence[Promise]) -> list[Promise]:
     """`promises` and all their sources without a value, sources first."""
     order: dict[Promise, None] = {}
     pending = list(reversed(promises))
-    while pending:  # no recursion: the sums of a ring are as deep as it is long
+    while pending:  # not by recursion: the sum of a ring of P nodes is nested P deep
         promise = pending[-1]
         missing = []
         for source in promise.sources:

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from time import process_time
 
 import pytest
 
@@ -105,7 +106,9 @@ def test_check_for_a_warning_has_a_bound(tmp_path, name, capsys):
         f"task: {{model: mlp, hidden: [64, 64], dataset: {data}, batch: 1, partition: disjoint}}\n"
         "stop: {updates: 1}\n"
     )
+    begin = process_time()
     assert main(["validate", str(path)]) == 0
+    assert process_time() - begin < 15
 
 
 def test_validate_accepts_cut_at_layers_of_task(tmp_path):
