@@ -165,6 +165,10 @@ class Supervised:
             return streams[0]
         return (torch.stack(draws) for draws in zip(*streams, strict=True))
 
+    def samples(self, rank: int) -> int:
+        """The samples in the shard of worker `rank`."""
+        return len(self._shard(rank))
+
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and losses `(k, ensemble)`."""
         models, index = weights.shape[:2], self._indices(weights, batches)

@@ -54,10 +54,26 @@ def validate(args: Namespace) -> int:
             print(error, *error.others, sep="\n", file=sys.stderr)
             code = BAD_INPUT
             continue
+        _warn_of_equal_weights(path, planned)
         _warn_of_starved_workers(path, planned)
         members = sum(len(run.members) for run in planned)
         print(f"{path}: fine: {count(len(planned), 'run')}, {count(members, 'member')}")
     return code
+
+
+def _warn_of_equal_weights(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Warn if models of workers with different numbers of samples are averaged equally."""
+    for run in planned:
+        config = run.config
+        equal = getattr(config.algorithm, "weighting", None) == "equal"
+        if equal and config.task.shards_differ(config.cluster.workers):
+            problem = "workers hold different numbers of samples, and their models count equally"
+            print(
+                f"{path}: warning: algorithm.weighting: {run.title}: {problem}; "
+                "set it to samples, as federated averaging has it",
+                file=sys.stderr,
+            )
+            return
 
 
 def _warn_of_starved_workers(path: str, planned: "Sequence[RunSpec]") -> None:

@@ -31,7 +31,16 @@ def _has_decimal_moments(config: "Config") -> bool:
     return any(moment is not None for moment in moments)
 
 
+def _averages_uneven_shards(config: "Config") -> bool:
+    """Whether models of workers with different numbers of samples are averaged by these."""
+    if getattr(config.algorithm, "weighting", "equal") == "equal":
+        return False
+    return bool(config.task.shards_differ(config.cluster.workers))
+
+
 REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
+    # limits, periods and crashes count what falls on them (`laggard.simulator.timing.clock`)
     "decimal moments": (1, _has_decimal_moments),
+    # local_sgd and diloco weight a model by its worker's samples
+    "weighting by samples": (1, _averages_uneven_shards),
 }
-"""1: limits, periods and crashes count what falls on them (`laggard.simulator.timing.clock`)."""

@@ -64,6 +64,10 @@ class TaskPart(Part):
         """Whether workers learn from different data: the model then depends on who contributes."""
         return False
 
+    def shards_differ(self, workers: int) -> bool:
+        """Whether some of `workers` may learn from more samples than others."""
+        return False
+
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         """Check that the parts of the task fit each other and the cluster.
 
@@ -260,6 +264,9 @@ PARTITION = NamedChoice.of(
 LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
 
 
+EVEN_PARTITIONS = ("disjoint", "by_label", "dirichlet")
+"""Partitions into shards of equal size, but for a remainder."""
+
 AugmentPart: Any = part(Augmentation)
 
 
@@ -362,6 +369,18 @@ class SupervisedPart(LearntPart):
     @property
     def workers_differ(self) -> bool:
         return bool(self.partition.name != "iid")
+
+    def shards_differ(self, workers: int) -> bool:
+        name = self.partition.name
+        if name == "iid":
+            return False
+        if name == "from_file":
+            owners, _ = self.partition.build(workers).rows
+            return len(set(np.bincount(owners))) > 1
+        sizes = sizes_of(self.dataset)
+        if sizes is None or name not in EVEN_PARTITIONS:
+            return True
+        return sizes.samples % (workers * getattr(self.partition, "pieces", 1)) != 0
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":

@@ -23,7 +23,8 @@ class EASGD(Algorithm):
 
     d = a (x_i - c);    x_i <- x_i - d;    c <- c + d
     An exchange conserves x_i + c. Then, as at every step, x_i <- x_i - lr g(x), where x is x_i
-    before the exchange. With momentum in the worker's rule it is EAMSGD.
+    before the exchange. All workers count equally, whatever their numbers of samples. With momentum
+    in the worker's rule it is EAMSGD.
 
     The model is the centre's, c, which changes through exchanges only. An exchange is an update; it
     applies the worker's gradients since its last one, and their staleness is the exchanges that

@@ -26,7 +26,8 @@ class DPSGD(Algorithm):
     it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
     between read and step. The second is `sgp` without overlap, and on the complete graph with
     weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`.
-    Each node keeps its own state of the optimiser. Staleness 0.
+    Each node keeps its own state of the optimiser. W does not depend on the nodes' numbers of
+    samples. Staleness 0.
 
     Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
     (2012), arXiv 1111.0034.

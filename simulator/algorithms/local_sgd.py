@@ -11,29 +11,34 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NumberOrShare, Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState
-from laggard.simulator.learning.weights import mean
+from laggard.simulator.learning.weights import mean, mean_by_samples
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Contribution = tuple[Sequence[GradientPromise], "Tensor"]
-"""A worker's contribution to a round: its gradients, and the resulting model or its change."""
+Contribution = tuple[Sequence[GradientPromise], "Tensor", int]
+"""A worker's contribution to a round: its gradients, the resulting model or its change, and the
+number of samples that it learns from.
+"""
 
 
 @dataclass(frozen=True)
 class LocalSGD(Sharded):
     """Local SGD: a server averages the models of workers after H local steps each.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/N) sum_i x_i over the first N workers; with
-    `average: updates`, w <- w + (1/N) sum_i (x_i - w), the same but for rounding. An update is a
-    round; staleness 0. With H = 1 it is `sync_ps` for SGD, momentum and Nesterov whose buffers
-    persist, all waited for; not for Adagrad, RMSProp, Adam, nor with `reset`. Workers keep the
-    state of their optimiser from one round to the next; one that crashes loses it, and its round.
-    Each shard drops what arrives late at it.
+    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the first N workers,
+    where worker i learns from n_i samples and n = sum_i n_i; with `average: updates`,
+    w <- w + sum_i (n_i / n) (x_i - w), the same but for rounding. With `weighting: equal` each of
+    the N workers counts 1/N. An update is a round; staleness 0. With H = 1 and equal weights it is
+    `sync_ps` for SGD, momentum and Nesterov whose buffers persist, all waited for; not for Adagrad,
+    RMSProp, Adam, nor with `reset`. Workers keep the state of their optimiser from one round to the
+    next; one that crashes loses it, and its round. Each shard drops what arrives late at it.
 
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
         average: what is averaged.
+        weighting: how much a worker counts in an average: by its number of samples, as in
+            McMahan et al., or as much as any other, as in Stich. The same where all have as many.
         reset: whether the workers' optimisers reset their buffers at every read.
         wait_for: N, workers per round, or below 1 their share, rounded up; all by default.
 
@@ -44,6 +49,7 @@ class LocalSGD(Sharded):
     rule: Rule
     local_steps: PositiveInt = 8
     average: Literal["weights", "updates"] = "weights"
+    weighting: Literal["samples", "equal"] = "samples"
     reset: bool = False
     wait_for: NumberOrShare | None = None
 
@@ -71,7 +77,8 @@ class LocalSGD(Sharded):
                 gradient = yield node.compute(model, read)
                 model, state = self.rule.update(model, [gradient], state)
                 gradients.append(gradient)
-            servers.push((gradients, model - read if self.average == "updates" else model))
+            result = model - read if self.average == "updates" else model
+            servers.push((gradients, result, node.samples))
 
     def server(self, node: Node) -> Role:
         state, gathered = self.outer().init(node.weights), dict[int, Contribution]()
@@ -88,18 +95,22 @@ class LocalSGD(Sharded):
                 node.send(worker, node.weights, size=1 / self.shards)
             if len(gathered) == awaited:
                 yield node.work(node.apply_seconds)
-                offered = mean([gathered[rank][1] for rank in sorted(gathered)])
-                if self.average == "weights":
-                    average = offered
-                else:
-                    average = node.weights + offered
+                average = self.average_of([gathered[rank] for rank in sorted(gathered)])
+                if self.average == "updates":
+                    average = node.weights + average
                 weights, state = self.merge(node.weights, average, state)
-                node.apply(
-                    weights, [gradient for taken, _ in gathered.values() for gradient in taken]
-                )
+                gradients = [gradient for taken, *_ in gathered.values() for gradient in taken]
+                node.apply(weights, gradients)
                 for reader in gathered:
                     node.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
+
+    def average_of(self, contributions: Sequence[Contribution]) -> "Tensor":
+        """The mean of the workers' models, or of their changes, `(ensemble, params)`."""
+        models = [model for _, model, _ in contributions]
+        if self.weighting == "equal":
+            return mean(models)
+        return mean_by_samples(models, [samples for *_, samples in contributions])
 
     def outer(self) -> Rule:
         """The server's own rule."""
@@ -116,7 +127,7 @@ class LocalSGD(Sharded):
 class DiLoCo(LocalSGD):
     """DiLoCo: local SGD whose average is used as a gradient by an outer optimiser at the server.
 
-    d = (1/P) sum_i (w - x_i) after H steps of each worker, then w <- outer step along -d: with
+    d = sum_i (n_i / n) (w - x_i) after H steps of each worker, by its samples n_i, then w <- outer step along -d: with
     Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no
     momentum it is `local_sgd`, whose other settings it shares.
 

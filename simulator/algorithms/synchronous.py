@@ -72,7 +72,8 @@ BUCKET = "bucket"
 class SyncPS(Synchronous, Bucketed):
     """Synchronous SGD: an update is the mean of all workers' gradients at the same weights.
 
-    w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
+    w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches, which count equally
+    whatever the workers' numbers of samples. Staleness 0.
 
     With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time,
     while the backward pass goes on, and a server answers each with its new weights once all

@@ -15,7 +15,7 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
-from laggard.simulator.learning.task import Layer
+from laggard.simulator.learning.task import Layer, samples_of
 from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import SERVER, Ranks, Topology
@@ -111,6 +111,10 @@ class Machine(Node):
     @cached_property
     def rng(self) -> Generator:
         return self._services.choices(self.rank)
+
+    @property
+    def samples(self) -> int:
+        return samples_of(self._services.pool.task, self.rank)
 
     @property
     def layers(self) -> Sequence[Layer]:

@@ -88,6 +88,11 @@ class Node(Protocol):
         ...
 
     @property
+    def samples(self) -> int:
+        """The number of samples that the worker learns from; 1 where the task does not tell."""
+        ...
+
+    @property
     def layers(self) -> Sequence[Layer]:
         """The model's layers, between which a pipeline can cut it."""
         ...

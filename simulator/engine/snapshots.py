@@ -18,7 +18,7 @@ from torch import Tensor
 
 from laggard.simulator.engine.reaching import Reached
 from laggard.simulator.engine.simulation import Simulation
-from laggard.simulator.learning.task import Task
+from laggard.simulator.learning.task import Task, samples_of
 from laggard.simulator.recording.outcome import Outcome
 
 MAX_TIME_SHARE = 0.05
@@ -145,6 +145,9 @@ class Replayed:
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
         return self._task.batches(rank, rngs)
+
+    def samples(self, rank: int) -> int:
+        return samples_of(self._task, rank)
 
     def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
         if self._gradients is None:

@@ -44,6 +44,14 @@ def layers_of(task: "Task") -> Sequence[Layer]:
     return ()
 
 
+def samples_of(task: "Task", rank: int) -> int:
+    """The samples that worker `rank` learns from; 1 of each where the task has no `samples`."""
+    samples: Callable[[int], int] | None = getattr(task, "samples", None)
+    if samples:
+        return samples(rank)
+    return 1
+
+
 def bytes_of(task: "Task", params: int) -> float:
     """The bytes of a model of `params` entries; without learning, those of its layers."""
     return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
@@ -83,7 +91,8 @@ class Task(Protocol):
     Tasks implement this protocol without importing it, so that `simulator` and `models` stay
     independent. The same arguments must give the same values at any time, because the engine
     evaluates gradients when their values are first needed, not when the simulated worker computes
-    them.
+    them. Where workers hold different numbers of samples, a task has `samples(rank)`, the number of
+    worker `rank`, by which models are averaged.
 
     Attributes:
         batch: samples in one mini-batch.

@@ -72,6 +72,20 @@ def mean(values: "Sequence[Tensor]") -> "Tensor":
     return total(values) / len(values)
 
 
+def mean_by_samples(values: "Sequence[Tensor]", samples: Sequence[int]) -> "Tensor":
+    """The mean of models `(ensemble, params)` of workers by the samples n_k that each learns from.
+
+    sum_k (n_k / n) x_k with n = sum_k n_k; `mean`, bit for bit, where all n_k are equal.
+    """
+    if min(samples) == max(samples):
+        return mean(values)
+    whole = sum(samples)
+    parts = []
+    for value, count in zip(values, samples, strict=True):
+        parts.append((count / whole) * value)
+    return total(parts)
+
+
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":
     """A model `(ensemble, params)` from its slices; several values of one are averaged."""
     import torch

@@ -279,6 +279,21 @@ def test_validate_warns_of_shards_never_learnt(laggard, tmp_path, change, warned
         assert err == f"{path}: warning: cluster.ties: seed = 0 (and 2 other runs): {problem}\n"
 
 
+@pytest.mark.parametrize(
+    ("change", "warned"), [("weighting: equal", True), ("weighting: samples", False), ("", False)]
+)
+def test_validate_warns_of_equal_weights_of_uneven_shards(laggard, tmp_path, change, warned):
+    path = tmp_path / "uneven.yaml"
+    path.write_text(
+        "cluster: {workers: 3}\n"
+        f"algorithm: {{name: diloco, {change}}}\n"
+        "task: {model: logistic, dataset: {name: synthetic, samples: 100}, partition: disjoint}\n"
+    )
+    _, _, err = laggard("validate", path)
+    assert ("warning: algorithm.weighting" in err) == warned
+    assert laggard("validate", path, "task.partition=iid")[2] == ""
+
+
 def test_plot_draws_runs_and_sweeps(laggard, toy, drawn):
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()

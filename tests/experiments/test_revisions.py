@@ -40,6 +40,35 @@ def test_run_with_decimal_moment_has_new_id(tmp_path, monkeypatch, override):
     assert before != now
 
 
+DIVIDED = "task={{model: logistic, dataset: {{name: synthetic, samples: 90}}, partition: {}}}"
+
+
+@pytest.mark.parametrize(
+    ("partition", "workers", "changed"),
+    [
+        ("iid", 4, False),
+        ("disjoint", 9, False),
+        ("disjoint", 4, True),
+        ("{name: by_label, pieces: 5}", 9, False),
+        ("{name: by_label, pieces: 5}", 8, True),
+        ("{file: even.csv}", 2, False),
+        ("{file: uneven.csv}", 2, True),
+    ],
+)
+def test_average_of_uneven_shards_has_new_id(tmp_path, monkeypatch, partition, workers, changed):
+    (tmp_path / "even.csv").write_text("worker,sample\n0,1\n1,0\n")
+    (tmp_path / "uneven.csv").write_text("worker,sample\n0,1\n1,0\n1,2\n")
+    task = DIVIDED.format(partition.replace("file: ", f"file: {tmp_path}/"))
+    size = f"cluster.workers={workers}"
+    for method in ("local_sgd", "diloco"):
+        before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", size, task)
+        assert (before != now) == changed
+    equal = "algorithm={name: local_sgd, weighting: equal}"
+    for unchanged in ("algorithm=easgd", equal):
+        before, now = digests(tmp_path, monkeypatch, unchanged, size, task)
+        assert before == now
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.models import Quadratic
+from laggard.models import Dataset, Logistic, Quadratic, Supervised
 from laggard.simulator import (
     Cluster,
     DiLoCo,
@@ -27,7 +27,7 @@ from laggard.simulator.learning.rules import (
 )
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
-from laggard.simulator.timing.streams import BATCHES, stream
+from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LR, ROUNDS = 0.03, 30
@@ -72,6 +72,77 @@ def test_each_local_step_starts_where_last_one_ended(quadratic):
                 models[rank] = models[rank] - LR * gradient
         models = [torch.stack(models).mean(0)] * P
     assert_close(weights_of(LocalSGD(Rule(lr=LR), H), quadratic), models[0])
+
+
+class Shards:
+    """A partition into shards of the given sizes."""
+
+    def __init__(self, *sizes):
+        self.sizes = sizes
+
+    def shards(self, labels, workers, rng):
+        return np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
+
+
+def task_with_shards(sizes):
+    rng = np.random.default_rng(7)
+    inputs, labels = rng.standard_normal((sum(sizes), 3)), rng.integers(0, 3, sum(sizes))
+    data = Dataset.from_arrays(inputs, labels, inputs[:5], labels[:5])
+    options = {"partition": Shards(*sizes), "workers": len(sizes), "dtype": torch.float64}
+    return Supervised(Logistic().build, data, 4, device="cpu", threads=1, **options)
+
+
+def learn_by_loop(task, counts, lr, outer_lr=1.0, outer_momentum=0.0, rounds=3, local_steps=3):
+    """The model after some rounds of the workers in `counts`, each weighted by its count."""
+    model = task.start([start_seed(0)])
+    buffer = torch.zeros_like(model)
+    streams = {rank: task.batches(rank, [stream(0, BATCHES, rank)]) for rank in counts}
+    for _ in range(rounds):
+        change = torch.zeros_like(model)
+        for rank, count in counts.items():
+            local = model
+            for _ in range(local_steps):
+                local = local - lr * task.gradients(local[None], [next(streams[rank])])[0][0]
+            change += count * (model - local)
+        change /= sum(counts.values())
+        buffer = outer_momentum * buffer + change
+        model = model - outer_lr * (change + outer_momentum * buffer)
+    return model
+
+
+@pytest.mark.parametrize("weighting", ["samples", "equal"])
+@pytest.mark.parametrize("average", ["weights", "updates"])
+@pytest.mark.parametrize("options", [{}, {"shards": 2}, {"wait_for": 2}], ids=repr)
+@pytest.mark.parametrize("sizes", [(9, 1), (5, 8, 2), (20, 1, 4, 7, 3)], ids=len)
+def test_worker_counts_by_its_samples(sizes, options, average, weighting):
+    task = task_with_shards(sizes)
+    slowdowns = [Factor(rank, factor=100.0) for rank in range(2, len(sizes))]
+    cluster = Cluster(len(sizes), slowdowns=slowdowns)
+    counts = {rank: 1 for rank in range(options.get("wait_for", len(sizes)))}
+    if weighting == "samples":
+        counts = {rank: sizes[rank] for rank in counts}
+    options = {"average": average, "weighting": weighting, **options}
+    local_sgd = LocalSGD(Rule(lr=0.5), 3, **options)
+    assert_close(weights_of(local_sgd, task, cluster, 3), learn_by_loop(task, counts, 0.5))
+    outer = {"outer_lr": 0.7, "outer_momentum": 0.9}
+    diloco = DiLoCo(Rule(lr=0.5), 3, **options, **outer)
+    assert_close(weights_of(diloco, task, cluster, 3), learn_by_loop(task, counts, 0.5, **outer))
+
+
+def test_equal_shards_are_averaged_bit_for_bit():
+    task, cluster = task_with_shards((6, 6, 6)), Cluster(3, compute=Gamma(1.0, 0.5))
+    results = []
+    for weighting in ("samples", "equal"):
+        results.append(weights_of(LocalSGD(Rule(), 3, weighting=weighting), task, cluster))
+    assert torch.equal(*results)
+
+
+def test_crashed_worker_leaves_average_of_the_others():
+    """Worker 2 is down for ever: the two others make every round, by their own samples."""
+    task, down = task_with_shards((5, 8, 2)), Crash(2, at=0.5)
+    cluster = Cluster(3, slowdowns=[down])
+    algorithm = LocalSGD(Rule(lr=0.5), 3, wait_for=2)
+    assert_close(weights_of(algorithm, task, cluster, 3), learn_by_loop(task, {0: 5, 1: 8}, 0.5))
 
 
 def test_reset_forgets_buffers_and_not_schedule(quadratic):
