@@ -94,24 +94,16 @@ def _describe_gpu() -> Diagnosis:
 
 def _check_data() -> Iterator[Diagnosis]:
     """Look for the files of data sets that are downloaded; their content is not checked."""
-    from laggard.models.cifar import CIFAR10, CIFAR100
-    from laggard.models.data import IDX_FILES, data_root
+    from laggard.models.published import PUBLISHED, find_files
 
-    files = {
-        "mnist": ("MNIST/raw", IDX_FILES),
-        "fashion_mnist": ("FashionMNIST/raw", IDX_FILES),
-        "cifar10": (CIFAR10.folder, tuple(CIFAR10.files)),
-        "cifar100": (CIFAR100.folder, tuple(CIFAR100.files)),
-    }
-    for name, (folder, names) in files.items():
-        path = data_root() / folder
-        missing = [file for file in names if not (path / file).is_file()]
-        if missing:
-            text = f"no {', '.join(missing)} in {path}"
+    for name in PUBLISHED:
+        files = find_files(name)
+        if files.missing:
+            text = f"no {', '.join(files.missing)} in {files.folder}"
             remedy = "the first run downloads them; else put them there, or set LAGGARD_DATA"
             yield Diagnosis(name, "missing", text, remedy)
         else:
-            yield Diagnosis(name, "ok", f"in {path}")
+            yield Diagnosis(name, "ok", f"in {files.folder}")
 
 
 def _check_folder(out: Path) -> Diagnosis:

@@ -134,6 +134,16 @@ class Supervised:
         """The name of the backend that computes gradients."""
         return self._backend.name
 
+    @property
+    def arithmetic(self) -> str:
+        """What computes gradients: the backend, and of `threads` whether they are compiled.
+
+        Equal texts on equal machines mean equal bits.
+        """
+        if isinstance(self._backend, Threads):
+            return self._backend.arithmetic(self._x)
+        return self._backend.name
+
     def start(self, seeds: Sequence[int]) -> Tensor:
         """Initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
         rows = [flatten(self._module(seed).parameters()).detach() for seed in seeds]

@@ -249,13 +249,13 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     from laggard.experiments.figures import comparison
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary
-    from laggard.experiments.results.result import describe_versions
+    from laggard.experiments.results.origins import describe_origins
 
     if not results:
         return
-    versions = describe_versions(results)
-    if versions:
-        print(versions, file=sys.stderr)
+    origins = describe_origins(results)
+    if origins:
+        print(origins, file=sys.stderr)
     manifests = [result.manifest for result in results]
     returned = [manifest["run"] for manifest in manifests if manifest["reached"] == "returned"]
     if returned:

@@ -36,6 +36,7 @@ from laggard.models.generated import ALPHABET, check_sizes
 from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.layers import Description, check_labels
 from laggard.models.networks import ModuleNetwork
+from laggard.models.published import hash_of_files
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
 
@@ -460,7 +461,7 @@ class SupervisedPart(LearntPart):
 
         return Supervised(
             self.build().build,
-            _dataset(self.dataset),
+            _dataset(self.dataset, hash_of_files(self.dataset.name)),
             self.batch,
             partition=self.partition.build(workers),
             workers=workers,
@@ -522,8 +523,12 @@ def _describe_plugin(network: Network, shape: tuple[int, ...], classes: int) -> 
 
 
 @lru_cache(maxsize=2)
-def _dataset(dataset: Part) -> Dataset:
-    """The data set; the runs of a sweep share it.
+def _dataset(dataset: Part, files: str | None) -> Dataset:
+    """The data set; the runs of a sweep share it, until its files change.
+
+    Args:
+        dataset: its part of the config.
+        files: the hash of its files, if the config does not name them.
 
     Raises:
         ConfigError: a setting is invalid.

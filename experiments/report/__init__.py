@@ -28,6 +28,11 @@ from laggard.experiments.results.results import common_question
 HERE = Path(__file__).parent
 MAX_SVG_BYTES = 1_500_000
 """A larger figure is stored as PNG."""
+PROVENANCE = (
+    "run", "status", "reached", "stalled", "device", "arithmetic", "threads", "wall_seconds",
+    "commit",
+)  # fmt: skip
+"""Entries of a manifest in the first group of a run's provenance."""
 MAX_NAMES = 8
 """Runs that the alt text of a figure names."""
 
@@ -238,8 +243,8 @@ def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     """The provenance in the manifest, in groups of (name, text)."""
     manifest = result.manifest
     run = []
-    for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds"):
-        if manifest[key] is not None:
+    for key in PROVENANCE:
+        if manifest.get(key):
             run.append((key.replace("_", " "), str(manifest[key])))
     seeds = manifest["seeds"]
     learning = ", ".join(map(str, dict.fromkeys(seeds["learning"])))

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import laggard
 from laggard.experiments.config.errors import suggest
-from laggard.experiments.results.result import Result, describe_versions
+from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results
 from laggard.simulator.learning.task import ACCURACY_ROUNDING
 
@@ -169,7 +170,7 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
         without_accuracy = ~run.isin(run[final["test_accuracy"].notna()])
     if "test_loss" in final and without_accuracy.any():
         table["loss"] = final["test_loss"].where(without_accuracy)
-    if describe_versions(results):
+    if any(result.version != laggard.__version__ for result in results):
         table["laggard"] = run.map({name: result.version for name, result in by_name.items()})
     stale = staleness(results)
     return table.assign(

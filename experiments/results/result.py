@@ -1,6 +1,5 @@
 """A finished run, read lazily: a file is read and checked when it is first used."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import laggard
 from laggard.experiments.config.config import Config, digest_of_settings, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
@@ -23,6 +21,7 @@ from laggard.experiments.results.store import (
     RESTORES,
     read_manifest,
 )
+from laggard.models.published import hash_of_files
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 
@@ -311,25 +310,27 @@ def load_result(path: str | Path) -> Result:
 
 
 def find_run(spec: RunSpec, out: str | Path) -> Result | None:
-    """The finished run in `out`, if it is intact and has the messages that the config asks for."""
+    """The finished run in `out`, if it is intact and has the messages that the config asks for.
+
+    The files of its data set, if they are there, must be those of the run.
+    """
     try:
         result = open_run(spec.folder(out))
         if result.manifest["config"] != spec.digest:
             return None
         if spec.config.record.messages and not result.has_messages:
             return None
+        data = hash_of_data(spec.config)
+        if data is not None and result.manifest.get("data", data) not in (data, None):
+            return None
         return replace(result.verify(), given=spec.config, labels=spec.labels)
     except ResultError:
         return None
 
 
-def describe_versions(results: Iterable[Result]) -> str:
-    """How many results other versions of laggard simulated; empty where there are none."""
-    versions = Counter(result.version for result in results)
-    total = versions.total()
-    current = laggard.__version__
-    versions.pop(current, None)
-    if not versions:
-        return ""
-    others = [f"{number} by laggard {version}" for version, number in versions.items()]
-    return f"of {total} runs {', '.join(others)}; this is laggard {current}"
+def hash_of_data(config: Config) -> str | None:
+    """The hash of the files of a data set that the config names without a file, if they exist."""
+    dataset = getattr(config.task, "dataset", None)
+    if dataset is None:
+        return None
+    return hash_of_files(dataset.name)

@@ -104,8 +104,10 @@ def read_snapshot(path: Path, made_by: Mapping[str, Any]) -> Snapshot:
         raise SnapshotError(f"it cannot be read ({problem})") from None
     if _digest_of_values(tensors) != metadata.get("sha256"):
         raise SnapshotError("it was changed: its SHA-256 differs")
-    if writer != made_by:
-        raise SnapshotError(f"it was taken under {writer}, and this is {dict(made_by)}")
+    changes = {key: value for key, value in made_by.items() if writer.get(key) != value}
+    if changes:
+        before = {key: writer.get(key) for key in changes}
+        raise SnapshotError(f"it was taken under {before}, and this is {changes}")
     return Snapshot(updates, fingerprint, tensors)
 
 

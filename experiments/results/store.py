@@ -74,6 +74,10 @@ class Manifest(BaseModel):
     seeds: dict[str, int | list[int]]
     wall_seconds: float
     ended: str = ""
+    backend: str | None = None
+    arithmetic: str = ""
+    data: str | None = None
+    commit: str = ""
     device: str
     cpu_capability: str
     threads: int

@@ -20,7 +20,8 @@ from laggard.experiments.results.measures import (
     is_seed,
     measure_runs,
 )
-from laggard.experiments.results.result import Result, describe_versions
+from laggard.experiments.results.origins import describe_origins
+from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results, common_question
 from laggard.experiments.results.selection import Best, best
 from laggard.experiments.results.statistics import Estimate, interval, mean, time_to_reach
@@ -304,9 +305,9 @@ def _table_notes(
     any_diverged = any(estimate.diverged for estimate in estimates)
     if any_diverged and any(MEASURES[value].column not in AXES for value in values):
         notes.append("diverged members are in n, and in no mean of an accuracy or a loss")
-    versions = describe_versions(results)
-    if versions:
-        notes.append(versions)
+    origins = describe_origins(results)
+    if origins:
+        notes.append(origins)
     if len(results) < results.planned:
         notes.append(f"{len(results)} of {results.planned} runs are finished")
     return notes

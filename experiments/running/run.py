@@ -1,26 +1,25 @@
 """One run, from its config to its result, and the workers that ties in time would starve."""
 
-import platform
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from shutil import copyfile
 from time import perf_counter
 from typing import Any, Literal
 
-import laggard
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.results import store
-from laggard.experiments.results.result import Result, find_run, load_result
+from laggard.experiments.results.origins import machine_and_versions
+from laggard.experiments.results.result import Result, find_run, hash_of_data, load_result
 from laggard.experiments.results.store import SNAPSHOT
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.jobs import Document, JobResult
@@ -28,7 +27,6 @@ from laggard.experiments.running.progress import heartbeat
 from laggard.limits import CpuBudget
 from laggard.simulator import Deadlock, Outcome, Stop, Task, simulate
 
-LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
 MAX_WORKERS_CHECKED = 1024
 """The largest cluster of which `starved_ranks` simulates the ties, in some tenths of a second."""
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
@@ -91,12 +89,13 @@ def run_spec(
     path = spec.folder(out)
     with store.start_run(spec, out, fresh=force) as private:
         start = perf_counter()
+        data = hash_of_data(spec.config)
         snapshot = private / SNAPSHOT
         if shorter is not None and not snapshot.is_file():
             copyfile(shorter, snapshot)
         with progress(spec) if progress else nullcontext() as display:
             outcome, task, resumed = _simulate(spec, snapshot, snapshots, display)
-        facts = _end_of_run(spec, outcome)
+        facts = _end_of_run(spec, outcome) | {"data": data}
         facts |= circumstances(spec, task, perf_counter() - start) | resumed
         store.finish(spec, private, outcome, facts)
         if not keep_snapshot:
@@ -202,26 +201,6 @@ def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
         "threads": spec.config.threads or spec.threads or cores(),
         **machine_and_versions(task),
     }
-
-
-def machine_and_versions(task: Task) -> dict[str, Any]:
-    """The circumstances on which the last bits of a result may depend."""
-    import torch
-
-    from laggard.models.backends.batched import describe
-
-    device = getattr(task, "device", torch.device("cpu"))
-    return {
-        "device": describe(device),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "versions": {"python": platform.python_version(), **versions()},
-    }
-
-
-def versions() -> dict[str, str]:
-    """The versions of laggard and of its dependencies, by name."""
-    libraries = {library: metadata.version(library) for library in LIBRARIES}
-    return {"laggard": laggard.__version__, **libraries}
 
 
 def starved_ranks(spec: RunSpec, budget: CpuBudget) -> list[int]:

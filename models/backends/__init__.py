@@ -9,3 +9,8 @@ BACKEND_NAMES = (
     "vmap-graphs",
 )
 """What a config may name; `choice` makes them."""
+
+COMPILED = "compiled"
+"""How the arithmetic of compiled gradients is called in a manifest; their compiler follows."""
+UNCOMPILED = "autograd, since compiling failed"
+"""The arithmetic of a network that laggard compiles where it can."""

@@ -70,6 +70,10 @@ class Threads:
         self._pool = self._idle_pool()
         self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
+    def arithmetic(self, x: Indexable) -> str:
+        """What computes gradients of samples `x`; it compiles the network."""
+        return self._network.arithmetic(tensor_of(x))
+
     def gradients(
         self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,6 @@
 """The module that numba compiles for a network: its source, compilation and cache."""
 
 import hashlib
-import importlib.util
 import inspect
 import os
 import platform
@@ -10,11 +9,10 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from laggard.models.backends.compiled import kernels, passes
 from laggard.models.backends.compiled.convolution import (
@@ -125,6 +123,7 @@ PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1]
 MODIFIED = 1_000_000_000
 # seconds that a process waits for another that compiles the same source, which takes 10 to 30
 MAX_WAIT = 120
+CACHE_SEAL = ".sha256"
 
 
 class Passes(NamedTuple):
@@ -145,17 +144,31 @@ def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     try:
         _use_widest_vectors()
         try:
-            return _compile_once(_write_source(source(convolutions, cached=True)))
+            return _compile_once(source(convolutions, cached=True))
         # numba raises the latter where it cannot write beside the source
         except (OSError, RuntimeError):
             return _compile(_execute(source(convolutions, cached=False)))
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]
         warnings.warn(
-            f"gradients are not compiled, and slower: {type(error).__name__}: {reason}",
+            f"gradients are not compiled, slower, and differ in last digits: "
+            f"{type(error).__name__}: {reason}",
             stacklevel=2,
         )
         return None
+
+
+def describe_compiler() -> str:
+    """The compiler: the last bits of what it compiles may depend on each part."""
+    import llvmlite
+    import numba
+
+    cpu = numba.config.CPU_NAME  # type: ignore[attr-defined]
+    if cpu is None:
+        from llvmlite import binding
+
+        cpu = binding.get_host_cpu_name()
+    return f"numba {numba.__version__}, llvmlite {llvmlite.__version__}, {cpu}"
 
 
 def _compile(module: ModuleType) -> Passes:
@@ -164,30 +177,57 @@ def _compile(module: ModuleType) -> Passes:
     return Passes(module.differentiate, module.predict)
 
 
-def _compile_once(path: Path) -> Passes:
-    """Compile a source file, or wait for another process that does."""
+def _compile_once(text: str) -> Passes:
+    """Compile a source, load what was compiled, or wait for another process that compiles it.
+
+    numba executes whatever its files hold. So a file beside them, the seal, has their hash, and
+    files without it are removed: they are damaged, or of a process that was killed.
+    """
     from filelock import FileLock
 
-    # predict is compiled last
-    stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))
-    lock: AbstractContextManager[Any] = nullcontext()
-    if not stored:
-        lock = FileLock(path.with_suffix(".lock"), timeout=MAX_WAIT)
-    with lock:
-        return _compile(_import_source(path))
+    path = _source_path(text)
+    if _is_sealed(path):
+        return _compile(_execute(text, path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock"), timeout=MAX_WAIT):
+        if not _is_sealed(path):  # else the process that held the lock has compiled it
+            for file in _cached_files(path):
+                file.unlink()
+            _write_whole(path, text)
+        passes = _compile(_execute(text, path))
+        _write_whole(path.with_suffix(CACHE_SEAL), _hash_of_cache(path))
+    return passes
 
 
-def _execute(text: str) -> ModuleType:
-    module = ModuleType("laggard_passes")
-    exec(compile(text, "<laggard>", "exec"), module.__dict__)
+def _is_sealed(path: Path) -> bool:
+    seal = path.with_suffix(CACHE_SEAL)
+    return seal.is_file() and seal.read_bytes() == _hash_of_cache(path).encode()
+
+
+def _hash_of_cache(path: Path) -> str:
+    """SHA-256 of a source file and of what numba stored for it."""
+    digest = hashlib.sha256()
+    for file in [path, *_cached_files(path)]:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _cached_files(path: Path) -> list[Path]:
+    return sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ic]"))
+
+
+def _execute(text: str, path: Path | None = None) -> ModuleType:
+    """The module of a source; numba keeps what it compiles beside `path`."""
+    name = "laggard_passes" if path is None else path.stem
+    module = ModuleType(name)
+    if path is not None:
+        sys.modules[name] = module  # numba finds the module of what it loads by this name
+    exec(compile(text, path or "<laggard>", "exec"), module.__dict__)
     return module
 
 
-def _write_source(text: str) -> Path:
-    """Write the source to the cache folder, named by a hash of it, of versions and of the CPU.
-
-    The file is written under another name and then moved: other processes may do the same.
-    """
+def _source_path(text: str) -> Path:
+    """The source file in the cache folder, named by a hash of it, of versions and of the CPU."""
     import llvmlite
     import numba
     import platformdirs
@@ -203,23 +243,15 @@ def _write_source(text: str) -> Path:
         binding.get_host_cpu_features().flatten(),
     )
     name = "laggard_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
-    path = Path(platformdirs.user_cache_dir("laggard")) / "compiled" / f"{name}.py"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(text)
-        os.utime(file.name, (MODIFIED, MODIFIED))
-        Path(file.name).replace(path)
-    return path
+    return Path(platformdirs.user_cache_dir("laggard")) / "compiled" / f"{name}.py"
 
 
-def _import_source(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file under another name and then move it: other processes may read it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+        file.write(text)
+    os.utime(file.name, (MODIFIED, MODIFIED))
+    Path(file.name).replace(path)
 
 
 def _use_widest_vectors() -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from laggard.models.backends import COMPILED, UNCOMPILED
 from laggard.models.backends.autograd import Loss
-from laggard.models.backends.compiled.compiler import Passes, compile_passes
+from laggard.models.backends.compiled.compiler import Passes, compile_passes, describe_compiler
 from laggard.models.backends.compiled.kernels import Floats, Integers
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import Plan, build_plan
@@ -31,6 +32,7 @@ class Network:
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._module = module if loss is cross_entropy else None
         self._compiled: dict[tuple[int, ...], tuple[Plan, Passes] | None] = {}
+        self._failed: set[tuple[int, ...]] = set()  # shapes whose passes could not be compiled
         self._key: tuple[int, ...] = ()
         self._tensors: tuple[Tensor, ...] = ()  # kept, so that their ids stay theirs
         self._data: Data | None = None
@@ -103,6 +105,16 @@ class Network:
 
         return job
 
+    def arithmetic(self, x: Tensor) -> str:
+        """What computes gradients at inputs of the shape and type of `x`: equal descriptions on
+        equal machines mean equal bits.
+        """
+        if self._compile(x, x) is not None:
+            return f"{COMPILED}: {describe_compiler()}"
+        if tuple(x.shape[1:]) in self._failed:
+            return UNCOMPILED
+        return "autograd"
+
     def _compile(self, weights: Tensor, x: Tensor) -> tuple[Plan, Passes] | None:
         """The plan and the passes for inputs of the shape of `x`, if they are compiled."""
         if self._module is None or x.numel() == 0:
@@ -117,8 +129,10 @@ class Network:
             except NotCompiledError:
                 return None
             passes = compile_passes(plan.convolutions)
-            if passes is not None:
-                self._compiled[shape] = plan, passes
+            if passes is None:
+                self._failed.add(shape)
+                return None
+            self._compiled[shape] = plan, passes
         return self._compiled[shape]
 
     def _check(self, x: Tensor, y: Tensor, classes: int) -> Data | None:
