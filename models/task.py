@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from laggard.errors import InvalidSettingError, check_members
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.background import BackgroundGradients
 from laggard.models.backends.batched import Batched, find_device, to_device
@@ -100,6 +101,7 @@ class Supervised:
     ) -> None:
         if batch < 1:
             raise ValueError(f"batch = {batch}: expected at least 1")
+        _check_parts(network, dataset, partition, loss)
         self.batch, self.epoch = batch, len(dataset.train_y)
         self.device, self.dtype = find_device(device), dtype
         self._network = network
@@ -277,6 +279,21 @@ def over_positions(loss: Loss) -> Loss:
         return loss(outputs.flatten(0, -2), targets.flatten())
 
     return mean
+
+
+def _check_parts(
+    network: Network, dataset: Dataset, partition: Partition | None, loss: Loss | Objective
+) -> None:
+    """Refuse parts of a task that lack what it calls."""
+    expected = "a function of the shape of an input and of the number of classes"
+    if not callable(network):
+        raise InvalidSettingError("Supervised", "network", expected, network)
+    check_members("Supervised", "dataset", dataset, Dataset)
+    if partition is not None:
+        check_members("Supervised", "partition", partition, Partition)
+    if not isinstance(loss, Objective) and not callable(loss):
+        expected = "an Objective, or a function of outputs and targets"
+        raise InvalidSettingError("Supervised", "loss", expected, loss)
 
 
 def _make_shards(

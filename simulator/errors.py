@@ -1,27 +1,14 @@
 """Errors of settings and deadlocks; ranges of settings, and their checks."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-
-class InvalidSettingError(ValueError):
-    """A setting out of its range, or in conflict with another one.
-
-    Attributes:
-        owner: the name of the class with the setting.
-        field: the name of the setting.
-        expected: a description of valid values.
-        got: the invalid value.
-    """
-
-    def __init__(self, owner: str, field: str, expected: str, got: object) -> None:
-        super().__init__(owner, field, expected, got)
-        self.owner, self.field, self.expected, self.got = owner, field, expected, got
-
-    def __str__(self) -> str:
-        return f"{self.owner}.{self.field}: expected {self.expected}, got {self.got!r}"
+from laggard.errors import InvalidSettingError as InvalidSettingError
+from laggard.errors import check_members
 
 
 class Deadlock(RuntimeError):
@@ -58,7 +45,7 @@ def bounded(
         >>> Constant(mean=-1.0)
         Traceback (most recent call last):
         ...
-        laggard.simulator.errors.InvalidSettingError: Constant.mean: expected a number > 0, got -1.0
+        laggard.errors.InvalidSettingError: Constant.mean: expected a number > 0, got -1.0
     """
     value: Any = getattr(owner, field)
     smallest = largest = value
@@ -114,8 +101,8 @@ Counted = Annotated[int, Range(least=1, most=10**9, whole=True)]
 class Settings:
     """The base class of dataclasses whose fields are checked by their annotations.
 
-    A value must lie in the `Range` of its annotation, unless it is None, and be one of the choices
-    of a `Literal`.
+    A value must lie in the `Range` of its annotation, unless it is None, be one of the choices of a
+    `Literal`, and have the members of a protocol.
 
     Raises:
         InvalidSettingError: a value is invalid.
@@ -125,7 +112,7 @@ class Settings:
         >>> KAsync(rule=None, wait_for=0)
         Traceback (most recent call last):
         ...
-        laggard.simulator.errors.InvalidSettingError: KAsync.wait_for: expected a number >= 1, got 0
+        laggard.errors.InvalidSettingError: KAsync.wait_for: expected a number >= 1, got 0
     """
 
     def __post_init__(self) -> None:
@@ -137,6 +124,16 @@ class Settings:
                 raise InvalidSettingError(type(self).__name__, name, expected, value)
             if limits and value is not None:
                 bounded(self, name, **limits._asdict())
+        for name, protocols, usual, is_sequence in _protocols_of(type(self)):  # type: ignore[arg-type]  # likewise
+            value = getattr(self, name)
+            if not is_sequence:
+                value = [value]
+            elif not isinstance(value, Sequence):
+                raise InvalidSettingError(type(self).__name__, name, "a list", value)
+            for index, item in enumerate(value):
+                if not isinstance(item, usual):
+                    place = f"{name}.{index}" if is_sequence else name
+                    check_members(self, place, item, *protocols)
 
 
 @cache
@@ -155,3 +152,27 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
                     ranges.append(mark)
         limits.append((field.name, choices, ranges[0] if ranges else None))
     return limits
+
+
+@cache
+def _protocols_of(settings: Any) -> list[tuple[str, list[Any], tuple[type, ...], bool]]:
+    """Of each field that objects of users may fill: its name, the protocols that these may fulfil,
+    the other types of its annotation, and whether it holds a sequence of them.
+    """
+    result = []
+    for field in fields(settings):
+        hint = field.type
+        is_sequence = get_origin(hint) is Sequence
+        if is_sequence:
+            (hint,) = get_args(hint)
+        branches: list[Any] = [hint]
+        if get_origin(hint) in (Union, UnionType):
+            branches = list(get_args(hint))
+        protocols = [kind for kind in branches if getattr(kind, "_is_protocol", False)]
+        classes = [kind for kind in branches if isinstance(kind, type)]
+        others = [kind for kind in classes if kind not in protocols]
+        if float in others:
+            others.append(int)
+        if protocols:
+            result.append((field.name, protocols, tuple(others), is_sequence))
+    return result

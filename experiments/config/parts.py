@@ -153,6 +153,7 @@ def plugin_part(
                 raise ValueError(f"{key} is a key of the config already: rename the field")
         shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
         model = part(plugin.recipe, tag, name, base, **shape)
+        model.plugin = name
         model.model_rebuild()  # now, so that a type that no config can hold is refused here
         return model
     except (NameError, TypeError, PydanticUserError) as error:

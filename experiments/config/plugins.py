@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from importlib.util import cache_from_source
-from inspect import getsource, isclass, isfunction
+from inspect import isclass, isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
+from laggard.errors import members_of
+from laggard.experiments.config.by_value import MAIN, hash_of_definition, received
 from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.files import hash_of
 from laggard.models import TorchModule
@@ -27,6 +29,7 @@ from laggard.models import TorchModule
 FOLDERS: dict[Path, None] = {}
 """Folders of plugins beside Python's own path: the current directory, and those of configs."""
 STANDARD_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+SITE_PACKAGES = {"site-packages", "dist-packages"}
 NEVER_PLUGINS = {*sys.stdlib_module_names, "laggard", ""}
 """Packages that no plugin's hash covers, wherever they lie: the current directory may hold one."""
 _hashes: dict[str, str] = {}  # of modules, by name, at the time of their import
@@ -79,6 +82,10 @@ def load_plugin(name: str, kinds: Iterable[type]) -> Plugin:
         raise ConfigError("", f"expected a name of the table or package.module:Name, got {got}")
     if _refused:
         raise ConfigError("", f"expected a name of the table under --no-plugins, got {got}")
+    definition = received(name)
+    if definition is not None:
+        passed, sha256 = definition
+        return Plugin(passed, _kind(name, passed, list(kinds)), sha256)
     module = _import_plugin(module_name)
     recipe = getattr(module, attribute, None)
     if recipe is None:
@@ -86,7 +93,7 @@ def load_plugin(name: str, kinds: Iterable[type]) -> Plugin:
         problem = f"{module.__name__} ({file}) has no {attribute}"
         hint = suggest(attribute, vars(module))
         raise ConfigError("", "; ".join(filter(None, (problem, hint))))
-    sha256 = _hashes.get(module_name) or _hash_functions(recipe)
+    sha256 = _hashes.get(module_name) or hash_of_definition(recipe, hash_of_plugin)
     return Plugin(recipe, _kind(name, recipe, list(kinds)), sha256)
 
 
@@ -134,13 +141,22 @@ def hash_of_sources(name: str) -> str:
     Raises:
         OSError: a file cannot be read.
     """
-    if name == "__main__":
+    if name == MAIN:
         return ""
     files = source_files(name)
     hashes = [f"{file} {hash_of(path)}" for file, path in sorted(files.items())]
     if len(hashes) == 1:
         return hash_of(*files.values())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
+
+
+def hash_of_plugin(name: str) -> str:
+    """The hash of a module's sources; empty for laggard and for packages that are installed."""
+    package = name.partition(".")[0]
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    if package in NEVER_PLUGINS or SITE_PACKAGES & set(Path(file).parts):
+        return ""
+    return hash_of_sources(name)
 
 
 def source_files(name: str) -> dict[str, Path]:
@@ -157,7 +173,7 @@ def source_files(name: str) -> dict[str, Path]:
     if root is None:  # imported in another way, or not yet there
         loaded = getattr(sys.modules.get(name), "__file__", None)
         return {name: Path(loaded)} if loaded and Path(loaded).is_file() else {}
-    if root in STANDARD_LIBRARY or root.name in ("site-packages", "dist-packages"):
+    if root in STANDARD_LIBRARY or root.name in SITE_PACKAGES:
         file = _file_of(name, root)
         return {name: file} if file else {}
     folders = [folder for folder in path if folder == root or folder in FOLDERS]
@@ -227,7 +243,7 @@ def _forget_changed(name: str) -> None:
     loaded = str(getattr(sys.modules.get(name), "__file__", None))
     if name not in _hashes and loaded in map(str, source_files(name).values()):
         changed.add(name)
-    changed.discard("__main__")
+    changed.discard(MAIN)
     files = {str(file) for module in changed for file in source_files(module).values()}
     removed = set(changed)
     for module_name, module in sys.modules.items():
@@ -250,16 +266,6 @@ def _remove_bytecode(name: str) -> None:
     for file in source_files(name).values():
         with suppress(OSError, NotImplementedError):
             Path(cache_from_source(file)).unlink()
-
-
-def _hash_functions(recipe: Any) -> str:
-    """SHA-256 of the source of a plugin's functions, where its module has no file (a notebook)."""
-    source = b""
-    for function in [recipe, *vars(recipe).values()]:
-        if isfunction(function):
-            with suppress(OSError, TypeError):  # functions of dataclasses have no source
-                source += getsource(function).encode()
-    return hashlib.sha256(source).hexdigest()
 
 
 # --- kinds
@@ -291,15 +297,7 @@ def _missing_members(recipe: type, kind: type) -> list[str]:
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
     available = {name for base in recipe.__mro__ for name in _names_in(base)}
-    missing = []
-    for base in kind.__mro__:
-        if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
-            continue
-        for name in _names_in(base):
-            is_public = name == "__call__" or not name.startswith("_")
-            if is_public and name not in available:
-                missing.append(f"has no {name}")
-    return missing
+    return [f"has no {name}" for name in members_of(kind) if name not in available]
 
 
 def _names_in(base: type) -> list[str]:

@@ -78,6 +78,7 @@ class Part(BaseModel):
         scalars: the settings that may be one number per member of an ensemble.
         files: the keys that name a file.
         replaceable: keys that a plugin in this place may define itself.
+        plugin: the name of the plugin that the part describes; empty for an entry of a table.
         shared: whether the configs of a grid share equal parts.
     """
 
@@ -87,6 +88,7 @@ class Part(BaseModel):
     scalars: ClassVar[frozenset[str]] = frozenset()
     files: ClassVar[frozenset[str]] = frozenset()
     replaceable: ClassVar[frozenset[str]] = frozenset()
+    plugin: ClassVar[str] = ""
     shared: ClassVar[bool] = True
     # `defer_build`: most of the parts are never used by a config
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)

@@ -12,6 +12,7 @@ from shutil import copyfile
 from time import perf_counter
 from typing import Any, Literal
 
+from laggard.experiments.config.by_value import receive_plugins
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
@@ -147,15 +148,22 @@ def run_job(
     run: str,
     document: Document,
     folders: Iterable[Path],
+    plugins: bytes,
     out: Path,
     force: bool,
     snapshots: float = SNAPSHOT_SECONDS,
 ) -> JobResult:
-    """Simulate a run in this process, with one thread by default; an error is returned as text."""
+    """Simulate a run in this process, with one thread by default; an error is returned as text.
+
+    Args:
+        folders: where plugins are looked for.
+        plugins: those of `__main__`, as `pack_plugins` makes them.
+    """
     start = perf_counter()
     failure = ""
     try:
         look_in(*folders)
+        receive_plugins(plugins)
         spec = RunSpec(parse(document), threads=1)
         run_spec(spec, out, force, partial(heartbeat, out=out), snapshots)
     except Exception as error:  # no error may stop the other runs of the sweep

@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from laggard.experiments.config.by_value import pack_plugins
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
@@ -176,7 +177,15 @@ def _run_elsewhere(
         return find_run(queue[run], out) is not None
 
     folders = tuple(FOLDERS)
-    work = partial(run_job, folders=folders, out=out.resolve(), force=force, snapshots=snapshots)
+    plugins = pack_plugins(spec.config for spec in missing)
+    work = partial(
+        run_job,
+        folders=folders,
+        plugins=plugins,
+        out=out.resolve(),
+        force=force,
+        snapshots=snapshots,
+    )
     try:
         for job in run_jobs(work, documents, parallel, backend, finished):
             yield _read_result(job, queue[job.run], out)

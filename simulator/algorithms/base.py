@@ -48,7 +48,10 @@ class Algorithm(Settings):
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, if any, and `worker` on workers."""
         server: Callable[[Node], Role] | None = getattr(self, "server", None)
-        worker: Callable[[Node], Role] = self.worker  # type: ignore[attr-defined]
+        worker: Callable[[Node], Role] | None = getattr(self, "worker", None)
+        if worker is None:
+            expected = "a generator worker(self, node), or roles(self, workers)"
+            raise InvalidSettingError(type(self).__name__, "worker", expected, None)
         roles: dict[int, list[Callable[[Node], Role]]] = {}
         if server is not None:
             roles[SERVER] = [server]

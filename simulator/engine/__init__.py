@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from laggard.errors import check_members
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.stopping import Evaluate, Stop
 from laggard.simulator.errors import InvalidSettingError
@@ -64,8 +65,10 @@ def simulate(
     _check_type("cluster", cluster, isinstance(cluster, Cluster), "Cluster(workers, law)")
     is_algorithm = hasattr(algorithm, "roles")
     _check_type("algorithm", algorithm, is_algorithm, "an algorithm, as AsyncPS(Rule())")
-    is_task = task is None or hasattr(task, "batches")
+    is_task = task is None or hasattr(task, "batches") or hasattr(task, "gradients")
     _check_type("task", task, is_task, "a task, as Quadratic()")
+    if task is not None:
+        check_members("simulate", "task", task, Task)
     _check_type("stop", stop, isinstance(stop, Stop), "Stop(updates=100)")
     _check_type("evaluate", evaluate, isinstance(evaluate, Evaluate | None), "Evaluate()")
     members = [seed]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from laggard.errors import check_members
 from laggard.simulator.errors import Counted, NonNegative, PositiveInt, Settings
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class Layer(Protocol):
 def layers_of(task: "Task") -> Sequence[Layer]:
     """The layers of what is learnt, where the task has `layers()`; none otherwise."""
     layers: Callable[[], Sequence[Layer]] | None = getattr(task, "layers", None)
-    if layers:
-        return layers()
-    return ()
+    if not layers:
+        return ()
+    result = layers()
+    for index, layer in enumerate(result):
+        check_members("Task", f"layers.{index}", layer, Layer)
+    return result
 
 
 def samples_of(task: "Task", rank: int) -> int:

@@ -15,10 +15,11 @@ class Compensation(Protocol):
     """A correction for staleness.
 
     Attributes:
-        shared: whether all workers' gradients share one state, instead of one a worker.
+        shared: whether all workers' gradients share one state, instead of one a worker; False for a
+            compensation that does not say it.
     """
 
-    shared: ClassVar[bool]
+    shared: ClassVar[bool] = False
 
     def init(self, weights: "Tensor") -> Any:
         """The state before a worker's first gradient."""

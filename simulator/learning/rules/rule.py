@@ -105,10 +105,11 @@ class Rule(Settings):
             return weights, state
         lr = self._rate(state.progress)
         compensation = self.compensation
+        shared = getattr(compensation, "shared", Compensation.shared)
         workers = dict(state.workers)  # a copy: states are values, as weights are
         corrected = []
         for gradient, value in zip(gradients, evaluate(gradients), strict=True):
-            key = ALL_WORKERS if compensation.shared else gradient.worker
+            key = ALL_WORKERS if shared else gradient.worker
             if key not in workers:
                 workers[key] = compensation.init(weights)
             value, workers[key] = compensation.correct(value, gradient, weights, workers[key], lr)

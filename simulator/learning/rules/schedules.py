@@ -136,7 +136,7 @@ class Cosine(Settings):
 
 
 @dataclass(frozen=True)
-class Chained:
+class Chained(Settings):
     """Several schedules at once: the product of their factors, each by the whole progress.
 
     factor = s_1(progress) s_2(progress) ...; a warm-up and a step after it, or a cosine that begins

@@ -1,0 +1,160 @@
+"""Plugins that are defined in `__main__`: other processes get them by value."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laggard import ConfigError, load
+from laggard.experiments.config.by_value import pack_plugins
+from tests.experiments.test_plugins import ABSOLUTE, PIECES
+from tests.experiments.test_sweeping import contents
+
+ROOT = Path(__file__).parents[2]
+BLOBS = "dataset: {name: synthetic, samples: 40}, batch: 4"
+ENTRIES = f"""
+sweep:
+  entry:
+    algorithm: {{algorithm: '__main__:Server'}}
+    law: {{cluster.compute: {{law: '__main__:Law', mean: 0.01}}}}
+    slowdown: {{cluster.slowdowns: [{{kind: '__main__:Slow', worker: 0, factor: 3}}]}}
+    topology: {{cluster.network: {{topology: '__main__:Star', latency: 0.1}}}}
+    optimizer: {{learning: {{optimizer: '__main__:Plain', momentum: 0.5, lr: 0.1}}}}
+    schedule: {{learning.schedule: '__main__:Steady'}}
+    compensation: {{learning.compensation: '__main__:Absolute'}}
+    task: {{task: {{model: '__main__:Bowl', noise: 0.1}}}}
+    network: {{task: {{model: '__main__:Net', {BLOBS}, partition: '__main__:Dealt'}}}}
+    data: {{task: {{model: mlp, hidden: [4], dataset: '__main__:blobs', batch: 4}}}}
+"""
+SCRIPT = f"""
+from __future__ import annotations
+{PIECES}
+{ABSOLUTE}
+from functools import partial
+from laggard import load, sweep
+from laggard.experiments.running.halving import halve
+
+if __name__ == "__main__":
+    for jobs in (1, 2):
+        sweep(load("toy.yaml"), f"{{jobs}}", jobs=jobs)
+"""
+
+
+def python(*words, folder, stdin=None):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        "\nsweep: {algorithm: ['__main__:Server', async_ps]}",
+        pytest.param(ENTRIES, marks=pytest.mark.slow),
+    ],
+    ids=["one", "all"],
+)
+def test_script_sweeps_its_entries_in_processes(entries, toy, tmp_path):
+    toy(entries)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = python("script.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    alone = contents(tmp_path / "1/toy")
+    assert len(alone) == 3 * (10 if entries == ENTRIES else 2)
+    assert contents(tmp_path / "2/toy") == alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["-m", "-c", "standard input", "halving"])
+def test_main_of_any_kind_sweeps_in_processes(how, toy, tmp_path):
+    toy("sweep: {algorithm: ['__main__:Server', async_ps], seed: [0, 1]}")
+    (tmp_path / "package").mkdir()
+    source = SCRIPT
+    if how == "halving":
+        rungs = "{key: stop.updates, from: 10, to: 40, factor: 2, by: train_loss}"
+        search = f"{{learning.lr: {{log_uniform: [0.01, 0.1]}}, runs: 4, halving: {rungs}}}"
+        toy(
+            f"sweep: {{search: {search}}}",
+            toy().read_text().replace("async_ps", "'__main__:Server'"),
+        )
+        source = SCRIPT.replace("sweep(load", "list(halve(load").replace(
+            ', f"{jobs}", jobs=jobs)', ", partial(sweep, out=str(jobs), jobs=jobs)))"
+        )
+    (tmp_path / "package/main.py").write_text(source)
+    words = {"-m": ["-m", "package.main"], "-c": ["-c", source], "standard input": ["-"]}
+    done = python(*words.get(how, ["package/main.py"]), folder=tmp_path, stdin=source)
+    assert done.returncode == 0, done.stderr
+    alone = {}
+    for folder in sorted((tmp_path / "1").iterdir()):
+        alone[folder.name] = contents(folder)
+    assert all(alone.values())
+    assert {folder: contents(tmp_path / "2" / folder) for folder in alone} == alone
+
+
+def test_entry_that_cannot_be_pickled_is_one_line(toy, monkeypatch):
+    main = type(sys)("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(
+        "numbers = (1.0 for _ in range(9))\n" + ABSOLUTE.replace("value.abs()", "next(numbers)"),
+        vars(main),
+    )
+    config = load(toy(), "learning.compensation='__main__:Absolute'")
+    with pytest.raises(ConfigError, match=r"^learning\.compensation\.name: .* put it in a module"):
+        pack_plugins([config])
+
+
+CHANGES = {
+    "a function": ("return 1.0", "return 2.0"),
+    "a helper": ("return 3.0", "return 4.0"),
+    "a constant": ("FACTOR = 5.0", "FACTOR = 6.0"),
+    "a base": ("return 7.0", "return 8.0"),
+    "a property": ("return 9.0", "return 10.0"),
+}
+DEFINITION = """
+from laggard.simulator.learning.rules import DCASGDc
+from dataclasses import dataclass
+FACTOR = 5.0
+def helper():
+    return 3.0
+class Base:
+    def base(self):
+        return 7.0
+@dataclass(frozen=True)
+class Absolute(Base, DCASGDc):
+    @property
+    def other(self):
+        return 9.0
+    def scale(self, gradient, lr):
+        [helper() for _ in range(2)]
+        FACTOR
+        return 1.0
+"""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("has_source", [True, False])
+def test_what_a_class_of_main_uses_is_hashed(change, has_source, toy, monkeypatch):
+    import linecache
+
+    hashes = []
+    for number, source in enumerate([DEFINITION, DEFINITION, DEFINITION.replace(*CHANGES[change])]):
+        main = type(sys)("__main__")
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        name = f"<cell {change} {number}>" if has_source else "<string>"
+        if has_source:
+            linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        exec(compile(source, name, "exec"), vars(main))
+        part = load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation
+        hashes.append(part.sha256)
+    first, same, other = hashes
+    assert first == same != other
