@@ -108,7 +108,10 @@ def violations(found):
 
 def is_method(module):
     """Whether a module of `simulator/algorithms` holds methods, not what several families share."""
-    shared = ("base", "bucketing", "sharding", "slicing", "staging", "collectives", "contrib")
+    shared = (
+        *("base", "bucketing", "elastic", "sharding", "slicing", "staging"),
+        *("collectives", "contrib"),
+    )
     part = module.removeprefix("laggard.simulator.algorithms").strip(".")
     folder, _, method = part.partition(".")
     if folder == "contrib":

@@ -17,8 +17,7 @@ class AllReduce(Reducing, Bucketed):
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
     after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain
     SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
-    `one_over_n` has an effect. A worker that crashes is not readmitted, and the others wait for it
-    forever.
+    `one_over_n` has an effect.
 
     For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all
     wait for a straggler:
@@ -64,7 +63,7 @@ class AllReduce(Reducing, Bucketed):
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""
         reduce = self.collective_of(node.group_size).reduce
-        state = self.rule.init(node.weights)
+        state = node.state or self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
             total = yield from reduce(node, gradient, node.weights.shape[1], node.version)
@@ -74,7 +73,7 @@ class AllReduce(Reducing, Bucketed):
         """Sum the gradients bucket by bucket: each when it is ready and the last sum is done."""
         collective, buckets = self.collective_of(node.group_size), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
-        params, state = node.weights.shape[1], self.rule.init(node.weights)
+        params, state = node.weights.shape[1], node.state or self.rule.init(node.weights)
         while True:
             work = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets])
             totals = []

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.regrouping import CrashRule
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
@@ -78,6 +79,11 @@ class Algorithm(Settings):
     def updates_in_parts(self, workers: int) -> bool:
         """Whether the rule updates a model in parts, without the whole gradient of an update."""
         return False
+
+    @property
+    def crash_rule(self) -> CrashRule | None:
+        """How it goes on after a crash without a server; None if the others wait for ever."""
+        return None
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """The pairs (sender, receiver) that every topology must join for this method to run on it.

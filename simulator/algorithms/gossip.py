@@ -6,6 +6,7 @@ from itertools import count
 from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.elastic import Elastic
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
@@ -15,7 +16,7 @@ from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_o
 
 
 @dataclass(frozen=True)
-class DPSGD(Algorithm):
+class DPSGD(Elastic):
     """Decentralised parallel SGD: a node averages with its neighbours and steps by its gradient.
 
     combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
@@ -27,7 +28,8 @@ class DPSGD(Algorithm):
     between read and step. The second is `sgp` without overlap, and on the complete graph with
     weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`.
     Each node keeps its own state of the optimiser. W does not depend on the nodes' numbers of
-    samples. Staleness 0.
+    samples. Staleness 0. With `on_crash: shrink` the graph is that of the nodes that are up, and may
+    fall apart.
 
     Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
     (2012), arXiv 1111.0034.
@@ -39,7 +41,7 @@ class DPSGD(Algorithm):
     """
 
     topology: ClassVar[Topology] = Ring()
-    readmits: ClassVar[bool] = False
+    one_model: ClassVar[bool] = False
 
     rule: Rule
     order: Literal["combine_then_adapt", "adapt_then_combine"] = "combine_then_adapt"
@@ -50,6 +52,10 @@ class DPSGD(Algorithm):
         return ()
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        if self.on_crash == "shrink" and self.mixing != "metropolis":
+            expected = "metropolis where on_crash is shrink: it is doubly stochastic on any nodes"
+            raise InvalidSettingError("DPSGD", "mixing", expected, self.mixing)
         graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)
         if not doubly_stochastic(self.mixing, graph, cluster.workers):
             expected = (
@@ -60,7 +66,7 @@ class DPSGD(Algorithm):
 
     def worker(self, node: Node) -> Role:
         combine_first = self.order == "combine_then_adapt"
-        state = self.rule.init(node.weights, replicas=node.workers)
+        state = node.state or self.rule.init(node.weights, replicas=node.workers)
         for step in count():
             if combine_first:  # the messages travel while the gradient is computed
                 self.tell(node, step)
@@ -68,7 +74,7 @@ class DPSGD(Algorithm):
             if combine_first:
                 yield from self.combine(node, step)
             weights, state = self.rule.update(node.weights, [gradient], state)
-            node.apply(weights, [gradient])
+            node.apply(weights, [gradient], state)
             if not combine_first:
                 self.tell(node, step)
                 yield from self.combine(node, step)

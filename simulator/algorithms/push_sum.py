@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.elastic import Elastic
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SGP(Algorithm):
+class SGP(Elastic):
     """Stochastic gradient push: nodes push shares of their models; weights correct the bias.
 
     x_i <- x_i - lr g_i(x_i / w_i);
@@ -30,7 +31,8 @@ class SGP(Algorithm):
     though p need not average. Where p is doubly stochastic, w is 1 after every exchange and this is
     `dpsgd` with adapt_then_combine; on the complete graph with weights 1/P, and with an optimiser
     that is linear in the gradient (SGD, momentum, Nesterov), it is `sync_ps`. Each node keeps its
-    own state of the optimiser. Staleness 0.
+    own state of the optimiser. Staleness 0. Where nodes go on after a crash, each begins again with
+    its model x / w as x and with w = 1, so that the sum of w is the number of nodes.
 
     With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have
     arrived are received without waiting after each of the next tau - 1 gradients, and waited for
@@ -49,7 +51,7 @@ class SGP(Algorithm):
     """
 
     topology: ClassVar[Topology] = Exponential(peers=1)
-    readmits: ClassVar[bool] = False
+    one_model: ClassVar[bool] = False
 
     rule: Rule
     mixing: Literal["uniform", "metropolis", "weights"] = "uniform"
@@ -61,6 +63,7 @@ class SGP(Algorithm):
         return ()
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
         workers = cluster.workers
         graph = graph_of_workers(cluster.network.topology, self.topology, workers)
         for step in range(graph.period(workers)):
@@ -78,12 +81,12 @@ class SGP(Algorithm):
 
     def in_step(self, node: Node) -> Role:
         """Algorithm 1."""
-        state = self.rule.init(node.weights, replicas=node.workers)
+        state = node.state or self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
         for step in count():
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
-            node.apply(self.model(x, node), [gradient])
+            node.apply(self.model(x, node), [gradient], state)
             x = self.push(node, x, step)
             for _ in node.in_peers(step):
                 _, (dx, dw) = yield node.receive(tag=step)
@@ -92,13 +95,13 @@ class SGP(Algorithm):
 
     def overlapped(self, node: Node) -> Role:
         """Algorithm 2, with one exchange outstanding at a time."""
-        state = self.rule.init(node.weights, replicas=node.workers)
+        state = node.state or self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
         exchange, pushed, missing = -1, 0, 0
         for step in count():
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
-            node.apply(self.model(x, node), [gradient])
+            node.apply(self.model(x, node), [gradient], state)
             while missing and (step - pushed >= self.overlap or node.arrived(exchange)):
                 _, (dx, dw) = yield node.receive(tag=exchange)
                 x, node.weight = x + dx, node.weight + dw
@@ -159,13 +162,13 @@ class OverlapSGP(SGP):
     local_steps: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
-        state = self.rule.init(node.weights, replicas=node.workers)
+        state = node.state or self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
         awaited: list[int] = []  # the exchange of each message to come, the oldest first
         for step in count(1):
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
-            node.apply(self.model(x, node), [gradient])
+            node.apply(self.model(x, node), [gradient], state)
             begins = step % self.local_steps == 0
             number = step // self.local_steps - 1
             if begins and not self.overlap:

@@ -1,6 +1,6 @@
 """Evaluations of a simulation: their models and their times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -78,5 +78,7 @@ class Evaluations:
         self._simulation.env.at_moment(moment, self.evaluate_periodically)
 
     def _live(self) -> Sequence[Machine]:
-        """The nodes that are up; all if none is."""
-        return [node for node in self._models if node.incarnation % 2 == 0] or self._models
+        """The nodes that are up and take part; all if none is."""
+        members: Container[int] = self._simulation.members
+        up = [node for node in self._models if node.incarnation % 2 == 0]
+        return [node for node in up if node.rank < 0 or node.rank in members] or self._models

@@ -7,6 +7,7 @@ from typing import cast
 from simpy.events import Event
 
 from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.regrouping import Regrouping
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.events import Message
@@ -58,6 +59,7 @@ class Faults:
     Attributes:
         roles: of each node.
         outside: workers that returned and were not readmitted.
+        regrouping: of a method without a server that goes on after a crash.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Faults:
         self._machines, self._readmits, self._transport = machines, readmits, transport
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
+        self.regrouping: Regrouping | None = None
         self._env = env
         # by (rank that waits, peer): fires at the next crash of the peer
         self._crashes: dict[tuple[int, int], Event] = {}
@@ -83,11 +86,17 @@ class Faults:
 
     def crash(self, rank: int) -> None:
         """Take node `rank` down: its computation and the messages from and to it are lost."""
+        if self.regrouping is not None:
+            self.regrouping.leaves(rank)
         self.roles[rank].stop()
         self._machines[rank].crash()
         for (_, peer), event in self._crashes.items():
             if peer == rank and not event.triggered:
                 event.succeed()
+        self.lose_messages(rank)
+
+    def lose_messages(self, rank: int) -> None:
+        """Lose the messages under way from and to node `rank`."""
         for message in self._transport.cut(rank):
             cast(Message, message).lose()
 
@@ -97,7 +106,9 @@ class Faults:
         # A role that asks from now on waits for the next crash, not for the last one.
         waits = self._crashes.items()
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
-        if self._readmits:
+        if self.regrouping is not None:
+            self.regrouping.returns(rank)
+        elif self._readmits:
             self.roles[rank].start()
         else:
             self.outside.append(rank)

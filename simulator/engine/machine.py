@@ -117,6 +117,10 @@ class Machine(Node):
         return samples_of(self._services.pool.task, self.rank)
 
     @property
+    def members(self) -> Sequence[int]:
+        return self._services.members
+
+    @property
     def layers(self) -> Sequence[Layer]:
         return self._services.layers
 

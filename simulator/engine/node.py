@@ -93,6 +93,14 @@ class Node(Protocol):
         ...
 
     @property
+    def members(self) -> Sequence[int]:
+        """The ranks of the workers that take part: all, but where the others go on after a crash.
+
+        They change only when all roles start again.
+        """
+        ...
+
+    @property
     def layers(self) -> Sequence[Layer]:
         """The model's layers, between which a pipeline can cut it."""
         ...

@@ -30,6 +30,7 @@ class Services(Protocol):
     Attributes:
         env: the clock.
         nodes: all nodes, by rank.
+        members: the workers that take part in the method's collectives, by rank.
         log: a row for each message, where messages are recorded.
         lock_step: computes whole rounds of a collective, where their times need no messages.
         recoveries: of servers, where servers crash.
@@ -49,6 +50,7 @@ class Services(Protocol):
     topology: Topology
     layers: Sequence[Layer]
     nodes: "dict[int, Machine]"
+    members: Sequence[int]
     faults: "Faults"
     log: MessageLog | None
     lock_step: Rounds | None

@@ -13,6 +13,7 @@ from laggard.simulator.engine.evaluations import Evaluations
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.engine.recovery import Recoveries
+from laggard.simulator.engine.regrouping import CrashRule, ElasticNode, Regrouping
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
 from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria, check_periods
@@ -71,7 +72,11 @@ class Simulation:
         algorithm.check_cluster(cluster)
         check_periods(stop, evaluate, cluster)
         self.cluster = cluster = cluster.bound(seeds.cluster)
+        self.members: Sequence[int] = range(cluster.workers)
         self.crashes = cluster.has_crashes
+        self._crash_rule: CrashRule | None = None
+        if self.crashes:
+            self._crash_rule = algorithm.crash_rule
         ties = None
         if cluster.ties == "random":
             ties = stream(seeds.cluster, TIES)
@@ -131,6 +136,8 @@ class Simulation:
             self.faults = Faults(
                 self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
             )
+        if self._crash_rule is not None:
+            self.faults.regrouping = Regrouping(self, self._crash_rule)
         self.recoveries: Recoveries | None = None
         if self.cluster.server_crashes:
             self.recoveries = Recoveries(self)
@@ -201,6 +208,8 @@ class Simulation:
         if rank >= 0:
             batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank))
         kind = kind_of(self.cluster, rank)
+        if self._crash_rule is not None:
+            kind = ElasticNode
         return kind(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
 
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
@@ -219,6 +228,8 @@ class Simulation:
         waits = describe_waits(self.nodes, self.faults.outside)
         if self.lock_step is not None:
             waits = "; ".join(self.lock_step.waits()) or waits
+        if self.faults.regrouping is not None:
+            waits = self.faults.regrouping.describe_waits() or waits
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")

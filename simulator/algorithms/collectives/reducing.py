@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.algorithms.collectives import (
     COLLECTIVES,
     Collective,
@@ -14,6 +13,7 @@ from laggard.simulator.algorithms.collectives import (
     on_servers,
     over_hosts,
 )
+from laggard.simulator.algorithms.elastic import Elastic
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
@@ -27,7 +27,7 @@ HIERARCHICAL, MOST_RING_SLICES = "hierarchical", 1024
 
 
 @dataclass(frozen=True)
-class Reducing(Algorithm):
+class Reducing(Elastic):
     """A method whose nodes sum their gradients by a collective, and each of which updates its own
     model by the mean.
 
@@ -42,7 +42,6 @@ class Reducing(Algorithm):
     """
 
     topology: ClassVar[Topology] = Complete()
-    readmits: ClassVar[bool] = False
 
     rule: Rule
     collective: Literal[
@@ -72,6 +71,10 @@ class Reducing(Algorithm):
             )
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        if self.on_crash == "shrink" and (self.collective == HIERARCHICAL or self.servers > 1):
+            expected = "stall or restart, where hosts or servers need a fixed number of nodes"
+            raise InvalidSettingError(type(self).__name__, "on_crash", expected, self.on_crash)
         if self.collective == HIERARCHICAL and cluster.network.group_size(cluster.workers) is None:
             expected = (
                 "the hosts, or groups of equal size in order of rank, over which hierarchical sums"
@@ -110,7 +113,8 @@ class Reducing(Algorithm):
         """Update the node's model by the mean of the gradients, whose sum is `total`; return the
         rule's state.
         """
-        mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
+        nodes = len(node.members)
+        mean = gradient.map(lambda _, total: total / nodes, total, batches=nodes)
         weights, state = self.rule.update(node.weights, [mean], state)
-        node.apply(weights, [gradient])
+        node.apply(weights, [gradient], state)
         return state

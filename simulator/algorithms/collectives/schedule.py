@@ -155,7 +155,7 @@ class Collective:
         self, node: Node, value: Promise, params: int, tag: Hashable, ranks: Sequence[int] = ()
     ) -> Reduction:
         """`reduce` by messages, which may meet others, be lost, or be recorded."""
-        ranks = ranks or range(node.workers)
+        ranks = ranks or node.members
         rank, workers = ranks.index(node.rank), len(ranks)
         parts = self.begin(rank, workers, value, params)
         under_way = deque[tuple[int, Phase, list[Message]]]()

@@ -46,7 +46,6 @@ class PriorityAllReduce(Reducing, Sliced):
     is busy at the same times in any order: with constant latencies and slowdowns no update comes
     later than with `order: fifo`, whatever the nodes and slices. A tree does not end so, nor does a
     server over queues (`sharing: fifo`): there a single update may come later.
-    A worker that crashes is not readmitted, and the others wait for it forever.
 
     Attributes:
         slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A
@@ -64,7 +63,11 @@ class PriorityAllReduce(Reducing, Sliced):
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         both = [self.worker, self.exchange]
-        return {rank: both if rank else [*both, self.coordinate] for rank in range(workers)}
+        coordinators = [0]
+        if self.on_crash == "shrink":
+            coordinators = list(range(workers))  # the lowest rank that is up coordinates
+        roles = {rank: both for rank in range(workers)}
+        return roles | {rank: [*both, self.coordinate] for rank in coordinators}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """Also between the first node and all others."""
@@ -86,33 +89,36 @@ class PriorityAllReduce(Reducing, Sliced):
                     gradient = node.promise(node.weights, batch, started)
                     own.become(gradient)
                     node.put(gradient, GRADIENT)
-                if node.rank == 0:
+                first_node = node.members[0]
+                if node.rank == first_node:
                     node.put(layer.number, COMPUTED)
                 else:
-                    node.send(0, layer.number, COMPUTED, size=0)
+                    node.send(first_node, layer.number, COMPUTED, size=0)
 
     def coordinate(self, node: Node) -> Role:
         """Whenever the first node is free, name the slice that is next of those that all nodes have
         computed.
         """
+        if node.rank != node.members[0]:
+            return
         layers, waiting, computed = self.layers(node), SliceQueue(self.order), Counter[int]()
         for turn in count():
             yield node.receive(FREE)
             while not waiting or node.arrived(COMPUTED):
                 _, number = yield node.receive(COMPUTED)
                 computed[number] += 1
-                if computed[number] % node.workers == 0:
+                if computed[number] % len(node.members) == 0:
                     for piece in range(layers[number].slices):
                         waiting.put(number, (number, piece))
             named = waiting.take()
-            for rank in range(1, node.workers):
+            for rank in node.members[1:]:
                 node.send(rank, named, (ORDER, turn), size=0)
             node.put(named, (ORDER, turn))
 
     def exchange(self, node: Node) -> Role:
         """Sum the slices of a gradient, one after another in order, then update the model."""
         collective, params = self.collective_of(node.group_size), node.weights.shape[1]
-        state = self.rule.init(node.weights)
+        state = node.state or self.rule.init(node.weights)
         slices = {
             (layer.number, piece): collective.of_bucket(layer.slice_columns(piece), layer.size)
             for layer in self.layers(node)
@@ -124,7 +130,7 @@ class PriorityAllReduce(Reducing, Sliced):
             totals: dict[tuple[int, int], Promise] = {}
             while len(totals) < len(slices):
                 turn = next(turns)
-                if node.rank == 0:
+                if node.rank == node.members[0]:
                     node.put(None, FREE)
                 _, named = yield node.receive((ORDER, turn))
                 part = slices[named]

@@ -20,6 +20,7 @@ from laggard.simulator.network.topology.time_varying import TimeVarying
 from laggard.simulator.network.topology.topology import (
     MOST_LINKS,
     SERVER,
+    Among,
     Auto,
     Ranks,
     Star,
@@ -62,6 +63,7 @@ __all__ = [
     "MOST_LINKS",
     "SERVER",
     "TOPOLOGIES",
+    "Among",
     "Auto",
     "Complete",
     "CompleteWithServers",

@@ -87,6 +87,43 @@ class Star:
         """Accept any number of workers."""
 
 
+@dataclass(frozen=True)
+class Among:
+    """The part of a topology that joins workers of the given ranks.
+
+    Attributes:
+        topology: of all workers.
+        ranks: of those that take part.
+    """
+
+    topology: Topology
+    ranks: frozenset[int]
+
+    def joins(self, sender: int, receiver: int, workers: int) -> bool:
+        both = sender in self.ranks and receiver in self.ranks
+        return both and self.topology.joins(sender, receiver, workers)
+
+    def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        return self._among(rank, self.topology.out_peers(rank, step, workers))
+
+    def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        return self._among(rank, self.topology.in_peers(rank, step, workers))
+
+    def period(self, workers: int) -> int:
+        return self.topology.period(workers)
+
+    def share(self, sender: int, receiver: int, workers: int) -> float:
+        return self.topology.share(sender, receiver, workers)
+
+    def check(self, workers: int) -> None:
+        """Accept it: the whole topology has been checked."""
+
+    def _among(self, rank: int, peers: Ranks) -> Ranks:
+        if rank not in self.ranks:
+            return ()
+        return tuple(peer for peer in peers if peer in self.ranks)
+
+
 def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -> Topology:
     """`topology`, or the method's own for `Auto`.
 

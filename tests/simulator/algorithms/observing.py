@@ -46,9 +46,9 @@ class Observed:
             self._receives.append(receive(*args, **more))
             return self._receives[-1]
 
-        def applies(weights, gradients):
+        def applies(weights, gradients, state=None):
             version = node.version
-            apply(weights, gradients)
+            apply(weights, gradients, state)
             if node.version > version:
                 self.models[node.rank].append(node.weights)
                 self.applied.extend(gradients)

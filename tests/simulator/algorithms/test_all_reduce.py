@@ -89,9 +89,9 @@ def test_all_stall_with_same_models_after_crash(collective, bucket_bytes, at):
         def worker(self, node):
             apply = node.apply
 
-            def noted(weights, gradients):
+            def noted(weights, gradients, state=None):
                 applied.setdefault(node.version, []).append(weights)
-                apply(weights, gradients)
+                apply(weights, gradients, state)
 
             node.apply = noted
             return super().worker(node)

@@ -1,0 +1,52 @@
+"""Methods without a server whose nodes may go on after a crash."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.regrouping import CrashRule
+from laggard.simulator.errors import InvalidSettingError, NonNegative
+
+
+@dataclass(frozen=True)
+class Elastic(Algorithm):
+    """A method whose nodes depend on all others, and which may go on after a crash.
+
+    The step under way is lost, with its gradients. For steps of s seconds, a crash at T and a
+    return at R, constant times and restart_seconds r, `restart` ends (R - T) + r + (T mod s) later
+    than without a crash. `shrink` loses (T mod s) + r at the crash and r at the return, and its
+    steps are of the nodes that are up.
+
+    Its roles begin with `node.state`, the optimiser's state after the last update, where that is
+    not None, and hand it to `node.apply`.
+
+    Attributes:
+        one_model: whether all nodes have the same model after as many updates.
+        on_crash: what the other nodes do when one crashes. `stall`: they wait for it forever, and
+            it is not readmitted. `restart`: all stop until it is back, then go on from the last
+            update, as a job that is started again. `shrink`: they go on without it, and it joins
+            between two steps with the model of the lowest rank, as in Horovod Elastic and torchft.
+        restart_seconds: the time that the nodes take to notice a crash or a return, and to meet.
+
+    Source: the closed forms follow from the rule; Horovod, docs/elastic.rst.
+    """
+
+    one_model: ClassVar[bool] = True
+    readmits: ClassVar[bool] = False
+
+    on_crash: Literal["stall", "restart", "shrink"] = field(default="stall", kw_only=True)
+    restart_seconds: NonNegative = field(default=0.0, kw_only=True)
+
+    @property
+    def crash_rule(self) -> CrashRule | None:
+        if self.on_crash == "stall":
+            return None
+        return CrashRule(self.on_crash == "shrink", self.restart_seconds, self.one_model)
+
+    def check(self, cluster: Cluster) -> None:
+        if self.restart_seconds and self.on_crash == "stall":
+            expected = "0 where on_crash is stall, since the nodes do not meet again"
+            raise InvalidSettingError(
+                type(self).__name__, "restart_seconds", expected, self.restart_seconds
+            )

@@ -1,0 +1,243 @@
+"""Methods without a server that go on after a crash: their nodes stop, meet, and begin again."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from laggard.simulator.engine.machine import WORK_ENDS, Machine
+from laggard.simulator.engine.services import Services
+from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, Gradient, GradientPromise
+from laggard.simulator.network.mixing import NodePeers
+from laggard.simulator.network.topology import Among
+from laggard.simulator.timing.events import Work, new_work
+
+if TYPE_CHECKING:
+    from simpy.events import Event
+    from torch import Tensor
+
+
+class CrashRule(NamedTuple):
+    """How a method without a server goes on after a crash.
+
+    Attributes:
+        shrinks: whether the others go on without a node that is down; else they wait for it.
+        seconds: how long the nodes take to notice and to meet again (s).
+        one_model: whether all nodes have the same model after as many updates.
+    """
+
+    shrinks: bool
+    seconds: float
+    one_model: bool
+
+
+class Regrouping:
+    """The nodes that take part in a method without a server, and their meetings.
+
+    A crash stops them all: the step under way is lost, its gradients are dropped. They meet, and
+    start their roles again from their last updates. A node that returns to a group that has shrunk
+    joins it between two steps, with the model of the lowest rank.
+    """
+
+    def __init__(self, services: Services, rule: CrashRule) -> None:
+        self._services, self._rule = services, rule
+        self._running = True
+        self._newcomers: set[int] = set()  # crashed since the meetings that they were part of
+        self._meeting: Event | None = None
+        # While a node waits to join: the steps after which members hold, and those that do. Not
+        # versions: in gossip these may differ between nodes that begin together.
+        self._boundary: int | None = None
+        self._holding: set[int] = set()
+
+    def leaves(self, rank: int) -> None:
+        """Stop all nodes, since node `rank` is about to crash."""
+        self._newcomers.add(rank)
+        if self._running and rank not in self._services.members:
+            return
+        self._stop()
+        self._cancel_meeting()
+        if self._rule.shrinks:
+            self._meet_later()
+
+    def returns(self, rank: int) -> None:
+        """Let node `rank`, which is up again, join: between two steps if the others go on."""
+        if self._running:
+            if self._boundary is None:
+                self._boundary = 1 + max(node.steps for node in self._members())
+        elif self._meeting is None and (self._rule.shrinks or not self._down()):
+            self._meet_later()
+
+    def holds(self, node: "ElasticNode") -> bool:
+        """Whether `node`, which is about to begin a step, has to wait for a node that joins."""
+        if self._boundary is None or node.steps < self._boundary:
+            return False
+        self._holding.add(node.rank)
+        if len(self._holding) == len(self._services.members) and self._meeting is None:
+            self._meet_later()
+        return True
+
+    def absent(self, rank: int) -> int:
+        """The updates that count for absent nodes with one of `rank`: the first member stands in.
+
+        So P nodes have made one update together once all members have, however few.
+        """
+        members = self._services.members
+        if rank != members[0]:
+            return 0
+        return self._services.cluster.workers - len(members)
+
+    def describe_waits(self) -> str:
+        """The nodes that are down and waited for, as text; empty where none is."""
+        if self._running:
+            return ""
+        return f"all wait for nodes {self._down()}, which are down"
+
+    def _stop(self) -> None:
+        """Stop all members at their last update."""
+        if not self._running:
+            return
+        self._running, self._boundary, self._holding = False, None, set()
+        services, members = self._services, self._members()
+        for node in members:
+            services.faults.roles[node.rank].stop()
+        if self._rule.one_model:
+            _finish_update(members)
+        for node in members:
+            node.crash()
+            node.revive()
+            for gradient in node.pending():
+                gradient.resolve(DROPPED)
+        for node in members:
+            services.faults.lose_messages(node.rank)
+
+    def _meet_later(self) -> None:
+        self._meeting = self._services.env.call_in(self._rule.seconds, self._meet)
+
+    def _cancel_meeting(self) -> None:
+        if self._meeting is not None:
+            self._services.env.cancel(self._meeting)
+            self._meeting = None
+
+    def _meet(self) -> None:
+        """Start the roles of all nodes that are up, with what newcomers lack."""
+        self._stop()  # where a node joins between two steps, the others still wait for it
+        self._meeting = None
+        services, down = self._services, self._down()
+        members = [rank for rank in range(services.cluster.workers) if rank not in down]
+        if not members:
+            return
+        if self._rule.one_model or self._rule.shrinks:
+            self._share_model(members)
+        self._newcomers.difference_update(members)
+        self._running, services.members = True, members
+        for node in self._members():
+            node.regroup()
+        for rank in members:
+            services.faults.roles[rank].start()
+
+    def _share_model(self, members: Sequence[int]) -> None:
+        """Give newcomers among the `members` the model and the optimiser's state of another."""
+        nodes = self._services.nodes
+        veterans = [rank for rank in members if rank not in self._newcomers]
+        if veterans:
+            source = nodes[veterans[0]]
+        else:  # all have crashed: the one with most updates
+            source = nodes[max(members, key=lambda rank: nodes[rank].version)]
+        for rank in self._newcomers.intersection(members):
+            node = nodes[rank]
+            if node is not source:
+                node.version, node.weights = source.version, source.weights
+                node.state = source.state
+
+    def _members(self) -> "list[ElasticNode]":
+        nodes = self._services.nodes
+        return [cast(ElasticNode, nodes[rank]) for rank in self._services.members]
+
+    def _down(self) -> list[int]:
+        """The workers that are down."""
+        nodes = self._services.nodes
+        return [rank for rank in range(len(nodes)) if nodes[rank].incarnation % 2]
+
+
+def _finish_update(members: "Sequence[ElasticNode]") -> None:
+    """Let nodes make an update that another has made already, with the same sum of gradients.
+
+    The nodes reach the end of a collective at different moments. A sum that one of them has is
+    not lost: the others receive the model from it.
+    """
+    newest = max(members, key=lambda node: node.version)
+    for node in members:
+        if node.version < newest.version:
+            node.apply(newest.weights, node.pending(), newest.state)
+
+
+class ElasticNode(Machine):
+    """A node that may have to stop at a crash of another, or wait for one that joins.
+
+    Attributes:
+        first_version: its version at the last meeting.
+    """
+
+    first_version = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        self._begun: list[Gradient] = []  # gradients since its last update
+        super().__init__(*arguments)
+
+    def compute(
+        self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
+    ) -> Work:
+        if self._held:
+            return self._never(len(buckets))
+        work = super().compute(weights, read, buckets)
+        assert work.gradient is not None
+        self._begun.append(work.gradient)
+        return work
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
+        if self._held:
+            return self._never()
+        return super().work(seconds, share=share, of=of)
+
+    def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
+        gradient = super().promise(weights, batch, started)
+        self._begun.append(gradient)
+        return gradient
+
+    def apply(
+        self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None
+    ) -> None:
+        services = self._services
+        if services.reached is None and services.faults.regrouping is not None:
+            services.counters.applies += services.faults.regrouping.absent(self.rank)
+        super().apply(weights, gradients, state)
+        self._begun = self.pending()
+
+    def pending(self) -> list[Gradient]:
+        """The gradients that it has begun since its last update and not lost."""
+        return [gradient for gradient in self._begun if gradient.status == IN_FLIGHT]
+
+    def regroup(self) -> None:
+        """Begin anew among the present members, which are other peers."""
+        self._peers, self.first_version = None, self.version
+
+    @property
+    def steps(self) -> int:
+        """Updates since the last meeting."""
+        return self.version - self.first_version
+
+    @property
+    def _held(self) -> bool:
+        regrouping = self._services.faults.regrouping
+        return regrouping is not None and regrouping.holds(self)
+
+    def _never(self, buckets: int = 0) -> Work:
+        """Work that never ends, and keeps the node idle."""
+        work = new_work(self, None, WORK_ENDS)
+        work.buckets = (work,) * buckets
+        return work
+
+    def _make_peers(self) -> NodePeers:
+        topology, members = self.topology, self._services.members
+        if len(members) < self.workers:
+            topology = Among(topology, frozenset(members))
+        self._peers = NodePeers(topology, self.rank, self.workers)
+        return self._peers
