@@ -3,10 +3,11 @@
 import argparse
 import gc
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if user_error is None:
                 raise
             code, line = user_error
-            print(line, file=sys.stderr)
+            print(_name_options(line, args.options), file=sys.stderr)
             return code
 
 
@@ -129,7 +130,25 @@ def _add_commands(
             _add_commands(sub, command.commands, required=True)
         else:
             command.arguments(sub)
-            sub.set_defaults(command=command)
+            sub.set_defaults(command=command, options=_options(sub))
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The name of an argument in Python -> its option."""
+    options = {}
+    for action in parser._actions:
+        if action.option_strings:
+            options[action.dest] = action.option_strings[-1]
+    return options
+
+
+def _name_options(line: str, options: Mapping[str, str]) -> str:
+    """An error of Python, in which arguments stand in backticks, with the command's options."""
+
+    def option(match: re.Match[str]) -> str:
+        return options.get(match[1], match[0])
+
+    return re.sub("`([a-z_]+)`", option, line)
 
 
 def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:

@@ -236,9 +236,7 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 def _choice(tuning: Tuning, results: Results) -> Best:
     """What the study that chooses has chosen, on all of its seeds; other seeds report."""
-    keys = [key for key in results.keys if is_seed(key)]
-    seeds = sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
-    return best(results, over=tuning.over, by=tuning.by, select_seeds=seeds)
+    return best(results, over=tuning.over, by=tuning.by)
 
 
 def _study_order(claim: Claim) -> list[str]:

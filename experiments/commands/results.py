@@ -3,9 +3,9 @@
 import inspect
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.experiments.commands import DONE, Command
 
@@ -127,12 +127,17 @@ def table_arguments(parser: ArgumentParser) -> None:
         help="criterion of --best: accuracy, loss, or time or updates to the target",
     )
     parser.add_argument(
-        "--select-seeds",
-        metavar="S,S",
-        help="seeds that choose the best; the others report (default: the first half)",
+        "--against",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="differences from the runs with these values, of pairs with equal seeds",
     )
     parser.add_argument(
-        "--format", choices=["text", "md", "csv", "latex"], default="text", help="(default: text)"
+        "--format",
+        choices=["text", "markdown", "md", "csv", "latex"],
+        default="text",
+        help="(default: text)",
     )
 
 
@@ -152,7 +157,7 @@ def table(args: Namespace) -> int:
             args.target,
             args.best,
             args.by,
-            _seeds(args.select_seeds),
+            dict(_conditions(args.against)),
         )
         print(format_table(values))
     except ValueError as error:
@@ -189,26 +194,22 @@ def _join(paths: Sequence[str]) -> "Results":
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
     """The runs and members that meet all conditions `key=value`."""
-    from laggard.experiments.config.document import parse_yaml
-
-    for condition in conditions:
-        key, equals, value = condition.partition("=")
-        if not (key and equals):
-            raise ValueError(f"{condition}: expected key=value, as in learning.lr=0.1")
-        results = results.where(**{key: parse_yaml(value, condition)})
+    for condition, (key, value) in zip(conditions, _conditions(conditions), strict=True):
+        results = results.where(**{key: value})
         if not len(results):
             raise ValueError(f"{condition}: no run has that value")
     return results
 
 
-def _seeds(text: str | None) -> list[int] | None:
-    """The seeds in `0,1`."""
-    if text is None:
-        return None
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--select-seeds {text}: expected whole numbers, as in 0,1") from None
+def _conditions(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The keys and values of texts `key=value`."""
+    from laggard.experiments.config.document import parse_yaml
+
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ValueError(f"{text}: expected key=value, as in learning.lr=0.1")
+        yield key, parse_yaml(value, text)
 
 
 def report_arguments(parser: ArgumentParser) -> None:

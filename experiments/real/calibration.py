@@ -154,7 +154,7 @@ def fit_sizes(
         ConfigError: the sizes are equal.
     """
     if sizes[0] == sizes[1]:
-        raise ConfigError("--message-bytes", f"expected two sizes, got {sizes[0]:g} twice")
+        raise ConfigError("`message_bytes`", f"expected two sizes, got {sizes[0]:g} twice")
     by_size = {
         size: {time.key: time for time in times}
         for size, times in zip(sizes, measured, strict=True)

@@ -72,7 +72,7 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
         RealRunError: a process died, failed or hung; the others are stopped.
     """
     if seconds is not None and not seconds > 0:
-        raise ConfigError("--seconds", f"expected a number > 0, got {seconds:g}")
+        raise ConfigError("`seconds`", f"expected a number > 0, got {seconds:g}")
     cluster = check_real(spec)
     updates, limit = _limits(spec, cluster.workers)
     if seconds is not None:

@@ -20,6 +20,8 @@ FORMATTED = {
     "waiting": "{:.0%}",
 }
 """Columns of a summary -> the format of a value."""
+MAX_MOVED = 0.1
+"""The largest part of its half width by which an interval with `±` was moved off a bound."""
 
 
 def format_setting(value: Any) -> str:
@@ -74,7 +76,7 @@ def format_estimate(
         >>> format_estimate(Estimate(7.5, float("nan"), "more", 5, 1, 2), 1, "s")
         '> 7.5 s (1 of 5, 2 diverged)'
         >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", show_n=False)
-        '96 (77 to 100) %'
+        '96 (62 to 100) %'
     """
     counts = _format_counts(estimate, show_n)
     if estimate.kind == "none":
@@ -84,8 +86,10 @@ def format_estimate(
     value, half = estimate.value * scale, estimate.half * scale
     text = _format_number(value, half)
     low, high = interval(estimate, is_share=unit == "%")
-    if low > estimate.value - estimate.half or high < estimate.value + estimate.half:
-        # cut to 0 or 1, so no longer symmetric
+    moved = abs(low - estimate.value + estimate.half)
+    if estimate.kind == "difference":
+        text = f"{'+' if value > 0 else ''}{text}"
+    elif moved > MAX_MOVED * estimate.half:
         text = f"{text.partition(' ')[0]} ({low * scale:.3g} to {high * scale:.3g})"
     elif estimate.kind == "median":
         text = f"median {text}"
@@ -99,7 +103,7 @@ def format_estimate(
 def _format_counts(estimate: Estimate, show_n: bool) -> str:
     """How many seeds there are, reached the target and diverged, in brackets."""
     counts = []
-    all_reached = estimate.kind == "mean" and estimate.reached == estimate.n
+    all_reached = estimate.kind in ("mean", "difference") and estimate.reached == estimate.n
     if estimate.reached is not None and not all_reached:
         counts.append(f"{estimate.reached} of {estimate.n}")
     elif show_n:

@@ -102,7 +102,7 @@ def _other_arithmetic(results: Sequence[Result]) -> list[str]:
         backend = result.manifest.get("backend")
         asked = result.config.backend
         if backend and asked not in ("auto", backend):
-            counts[f"by the backend {backend}, not {asked} (--force simulates again)"] += 1
+            counts[f"by the backend {backend}, not {asked}"] += 1
         if result.manifest.get("arithmetic") == UNCOMPILED:
             counts[f"by {UNCOMPILED}, so that last digits differ"] += 1
     return [f"{number} {text}" for text, number in counts.items()]

@@ -45,9 +45,11 @@ class Shown:
         target: float | None = None,
         best: Sequence[str] | None = None,
         by: str | None = None,
-        select_seeds: Sequence[int] | None = None,
-    ) -> "pd.DataFrame":
-        """The table that `laggard table` prints, as text; `attrs` holds `question` and `notes`.
+        against: Mapping[str, Any] | None = None,
+        format: str | None = None,
+    ) -> "pd.DataFrame | str":
+        """The table that `laggard table` prints, its cells as text; `attrs` holds `question` and
+        `notes`.
 
         Args:
             rows: keys whose settings are rows. Default: all swept keys but seeds.
@@ -56,14 +58,20 @@ class Shown:
             target: test accuracy (0 to 1) or test loss that `time_to` and its like wait for.
             best: keys of which each row has only the best setting.
             by: `accuracy`, `loss`, `time` or `updates`, which decides the best setting.
-            select_seeds: seeds that choose; the others report. Default: the first half.
+            against: settings from which cells are differences, as in `{"method": "sync"}`.
+            format: `text`, `markdown`, `csv` or `latex`, for what the command prints.
 
         Raises:
             ValueError: a key, value or seed is unknown, or a swept key is in neither `rows` nor
                 `columns`.
         """
         tables = import_module("laggard.experiments.results.tables")
-        table = tables.tabulate(self, rows, columns, value, target, best, by, select_seeds)
+        if format is not None and format not in tables.FORMATS:
+            raise ValueError(f"format: expected one of {', '.join(tables.FORMATS)}, got {format}")
+        table = tables.tabulate(self, rows, columns, value, target, best, by, against)
+        if format is not None:
+            text: str = tables.FORMATS[format](table)
+            return text
         frame: pd.DataFrame = table.frame
         return frame
 

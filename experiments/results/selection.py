@@ -1,10 +1,11 @@
-"""The best setting of a grid: each method at its own best learning rate, chosen on some seeds and
-reported on others.
+"""The best setting of a grid: each method at its own best learning rate.
+
+No seed reports a setting that it helped to choose: for each seed the others choose.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,42 +25,41 @@ class Best:
 
     Attributes:
         over: the keys of which the best setting was chosen.
-        results: the runs and members at the chosen settings, with the reporting seeds.
-        table: a row per setting of the other keys: these keys, the chosen settings, `edge` (chosen
-            keys at an end of their grid: the optimum may lie beyond) and `tied` (number of other
-            settings that did as well).
-        selecting: the seeds that chose.
-        reporting: the seeds that report.
-        notes: what a reader must know: edges, ties, shared seeds.
+        results: the runs and members that report: each seed at the setting that is best on the
+            other seeds.
+        overall: each seed at the setting that is best on all seeds.
+        table: a row per setting of the other keys: these keys, the setting that is best on all
+            seeds, `edge` (chosen keys at an end of their grid: the optimum may lie beyond) and
+            `tied` (number of other settings that did as well).
+        notes: what a reader must know: edges, ties, choices that depend on a seed.
     """
 
     over: tuple[str, ...]
     results: Results
+    overall: Results
     table: pd.DataFrame
-    selecting: tuple[Any, ...]
-    reporting: tuple[Any, ...]
     notes: tuple[str, ...]
 
     @property
     def choices(self) -> list[str]:
         """A line per chosen setting, with the settings of the other keys for which it is best."""
-        others = [key for key in self.table if key not in (*self.over, "edge", "tied")]
-        choices = _group_choices(self.table.to_dict("records"), others, self.over)
+        choices = _group_choices(self.table.to_dict("records"), self._others, self.over)
         return [f"{chosen}: {setting}" for chosen, setting in choices.items()]
 
+    @property
+    def _others(self) -> list[str]:
+        return [key for key in self.table if key not in (*self.over, "edge", "tied")]
 
-class SeedSplit(NamedTuple):
-    """The key of the seeds, if one was swept; the seeds that choose; those that report."""
-
-    key: str | None
-    selecting: tuple[Any, ...]
-    reporting: tuple[Any, ...]
-
-    def rows(self, table: pd.DataFrame, seeds: Sequence[Any]) -> pd.DataFrame:
-        """The rows of a table at these seeds; all where no seed was swept."""
-        if self.key is None:
-            return table
-        return table[table[self.key].isin(seeds)]
+    def relabel(self, measured: pd.DataFrame) -> pd.DataFrame:
+        """A table of members with the chosen keys at the settings that are best on all seeds."""
+        others = self._others
+        if not others:
+            return measured.assign(**self.table.loc[0, list(self.over)].to_dict())
+        choices = self.table[[*others, *self.over]]
+        rows = measured.drop(columns=list(self.over))
+        shared = dict.fromkeys(others, object)
+        merged = rows.astype(shared).merge(choices.astype(shared), on=others, how="left")
+        return merged.set_axis(rows.index)[measured.columns]
 
 
 def best(
@@ -67,12 +67,12 @@ def best(
     over: str | Sequence[str] = "learning.lr",
     by: str | None = None,
     target: float | None = None,
-    select_seeds: Sequence[int] | None = None,
 ) -> Best:
-    """Choose the best `over` for each setting of the other keys; report it on other seeds.
+    """Choose the best `over` for each setting of the other keys, for each seed by the others.
 
-    The seeds are the values of `seed`, or else of the first swept key that ends so. A single seed
-    both chooses and reports, which flatters; a note says so. Of equal settings the first is chosen.
+    So all seeds report, and none a setting that it helped to choose. The seeds are the values of
+    `seed`, or else of the first swept key that ends so. A single seed both chooses and reports,
+    which flatters; a note says so. Of equal settings the first is chosen.
 
     Args:
         over: one swept key, or several; none may be a seed.
@@ -80,10 +80,9 @@ def best(
             and infinite loss. `time` or `updates`: the most seeds that reach the target, then the
             least mean of these. Default: accuracy if measured, else loss.
         target: as in `measure_runs`.
-        select_seeds: seeds that choose; the others report. Default: the first half.
 
     Raises:
-        ValueError: `over` was not swept, or `by` or a seed is unknown.
+        ValueError: `over` was not swept, or `by` is unknown.
     """
     results = as_results(results)
     keys = [over] if isinstance(over, str) else list(over)
@@ -95,47 +94,72 @@ def best(
         if key not in results.keys or is_seed(key):
             problem = "expected a swept key that is no seed, to choose the best over"
             raise ValueError(f"{key}: {problem}")
-    table = measure_runs(results, CRITERIA[by], target)
-    seeds = _split_seeds(table, results.keys, select_seeds)
+    measured = measure_runs(results, CRITERIA[by], target)
+    seed = _seed_key(results.keys)
     others = [key for key in results.keys if key not in keys and not is_seed(key)]
     rows = []
-    chosen = []
-    for setting, members in groups(seeds.rows(table, seeds.selecting), others):
-        other_settings = dict(zip(others, setting, strict=True))
+    overall = []
+    reported: list[dict[str, Any]] = []
+    for setting, members in groups(measured, others):
+        place = dict(zip(others, setting, strict=True))
         choice = _choose_setting(members, keys, by)
-        rows.append({**other_settings, **choice})
-        chosen.append({**other_settings, **{key: choice[key] for key in keys}})
-    reported = seeds.rows(table, seeds.reporting)
+        chosen = {key: choice[key] for key in keys}
+        by_seed = _choose_without_each_seed(members, keys, by, seed)
+        rows.append({**place, **choice, "without": _other_choices(by_seed, chosen)})
+        overall.append({**place, **chosen})
+        reported.extend({**place, **settings} for settings in by_seed)
+    table = pd.DataFrame(rows)
     return Best(
         over=tuple(keys),
-        results=_restrict(results, reported, chosen),
-        table=pd.DataFrame(rows),
-        selecting=seeds.selecting,
-        reporting=seeds.reporting,
-        notes=_choice_notes(rows, others, keys, by, seeds),
+        results=_restrict(results, measured, reported),
+        overall=_restrict(results, measured, overall),
+        table=table.drop(columns="without"),
+        notes=_choice_notes(rows, others, keys, by, _count_seeds(measured, seed)),
     )
 
 
-def _split_seeds(
-    table: pd.DataFrame, keys: Sequence[str], select: Sequence[int] | None
-) -> SeedSplit:
+def _seed_key(keys: Sequence[str]) -> str | None:
     swept = [key for key in keys if is_seed(key)]
-    key = None
-    values = []
-    if swept:
-        key = "seed" if "seed" in swept else swept[0]
-        values = sorted(table[key].dropna().unique().tolist())
-    if select is None:
-        half = len(values) // 2
-        selecting = values[:half] or values  # one seed does both
-        return SeedSplit(key, tuple(selecting), tuple(values[half:]))
-    for value in select:
-        if value not in values:
-            swept_values = ", ".join(f"{value:g}" for value in values) or "none"
-            problem = f"expected seeds that were swept to choose by: {swept_values}"
-            raise ValueError(f"seed {value}: {problem}")
-    reporting = [value for value in values if value not in select]
-    return SeedSplit(key, tuple(select), tuple(reporting or values))
+    if "seed" in swept:
+        return "seed"
+    return next(iter(swept), None)
+
+
+def _count_seeds(measured: pd.DataFrame, seed: str | None) -> int:
+    if seed is None:
+        return 1
+    return int(measured[seed].nunique())
+
+
+def _choose_without_each_seed(
+    members: pd.DataFrame, keys: Sequence[str], by: str, seed: str | None
+) -> list[dict[str, Any]]:
+    """For each seed the setting that is best on the others, of those that the seed has."""
+    if seed is None:
+        choice = _choose_setting(members, keys, by)
+        return [{key: choice[key] for key in keys}]
+    choices = []
+    for (value,), own in groups(members, [seed]):
+        available = {setting for setting, _ in groups(own, keys)}
+        others = members[members[seed] != value]
+        parts = [rows for setting, rows in groups(others, keys) if setting in available]
+        if not parts:
+            parts = [own]
+        choice = _choose_setting(pd.concat(parts), keys, by)
+        choices.append({seed: value, **{key: choice[key] for key in keys}})
+    return choices
+
+
+def _other_choices(
+    by_seed: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The settings that are best without some seed, other than that which is best on all."""
+    texts = []
+    for settings in by_seed:
+        others = {key: settings[key] for key in chosen}
+        if others != chosen:
+            texts.append(_setting_text(others))
+    return tuple(dict.fromkeys(texts))
 
 
 def _choose_setting(table: pd.DataFrame, keys: Sequence[str], by: str) -> dict[str, Any]:
@@ -193,15 +217,16 @@ def _choice_notes(
     others: Sequence[str],
     keys: Sequence[str],
     by: str,
-    seeds: SeedSplit,
+    seeds: int,
 ) -> tuple[str, ...]:
-    key = seeds.key or "seed"
-    selecting, reporting = _list_seeds(seeds.selecting), _list_seeds(seeds.reporting)
-    over = ", ".join(keys)
-    notes = [f"best over {over} by {by}, chosen on {key} {selecting}, reported on {reporting}"]
-    if seeds.key is None or set(seeds.selecting) & set(seeds.reporting):
-        problem = "the seeds that chose also report, which flatters the choice"
-        notes.append(f"warning: {problem}: sweep more seeds")
+    notes = [f"best over {', '.join(keys)} by {by}; each seed reports what the other seeds chose"]
+    if seeds < 2:
+        problem = "the only seed chooses and reports, which flatters the choice"
+        notes = [f"best over {', '.join(keys)} by {by}", f"warning: {problem}: sweep more seeds"]
+    for without in _distinct(rows, "without"):
+        problem = f"without one of the seeds it is {' or '.join(without)}"
+        for chosen, setting in _group_choices(_at(rows, "without", without), others, keys).items():
+            notes.append(f"{setting}: {chosen} is best on all seeds; {problem}")
     for edge in _distinct(rows, "edge"):
         problem = f"lies at the edge of its grid ({edge}): the best may lie beyond"
         for chosen, setting in _group_choices(_at(rows, "edge", edge), others, keys).items():
@@ -228,12 +253,12 @@ def _group_choices(
     """The chosen setting -> the settings of the other keys for which it was chosen."""
     choices: dict[str, list[str]] = {}
     for row in rows:
-        chosen = ", ".join(f"{key} = {format_setting(row[key])}" for key in keys)
+        chosen = _setting_text({key: row[key] for key in keys})
         settings = [format_setting(row[key]) for key in others]
         present = [setting for setting in settings if setting != "-"]
         choices.setdefault(chosen, []).append(", ".join(present) or "all")
     return {chosen: "; ".join(settings) for chosen, settings in choices.items()}
 
 
-def _list_seeds(seeds: Sequence[Any]) -> str:
-    return ", ".join(f"{seed:g}" for seed in seeds) or "the only seed"
+def _setting_text(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {format_setting(value)}" for key, value in settings.items())

@@ -37,9 +37,9 @@ def find_shorter(spec: RunSpec, out: str | Path) -> Path:
         except ResultError:
             continue
     if not updates:
-        expected = "expected a finished run with a snapshot (--keep-snapshot)"
+        expected = "expected a finished run with a snapshot (`keep_snapshot`)"
         difference = "that differs in a shorter stop alone"
-        raise ConfigError("--continue", f"{expected} {difference}, got none in {folder}")
+        raise ConfigError("`continues`", f"{expected} {difference}, got none in {folder}")
     return max(updates, key=lambda file: updates[file])
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from laggard.experiments.config.axes import axis_label
@@ -24,7 +25,13 @@ from laggard.experiments.results.origins import describe_origins
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results, common_question
 from laggard.experiments.results.selection import Best, best
-from laggard.experiments.results.statistics import Estimate, interval, mean, time_to_reach
+from laggard.experiments.results.statistics import (
+    Estimate,
+    difference,
+    interval,
+    mean,
+    time_to_reach,
+)
 
 Setting = tuple[Any, ...]
 Cell = tuple[Setting, Setting, str]
@@ -124,7 +131,7 @@ def tabulate(
     target: float | None = None,
     over: Sequence[str] | str | None = None,
     by: str | None = None,
-    select_seeds: Sequence[int] | None = None,
+    against: Mapping[str, Any] | None = None,
 ) -> Table:
     """The table that `laggard table` prints, at the best setting of the keys `over` if given.
 
@@ -133,15 +140,15 @@ def tabulate(
     """
     labelled = label_results(as_results(results))
     over = _list_of_names(over)
-    if not over and (by is not None or select_seeds is not None):
-        raise ValueError("by, select_seeds: expected keys of which to choose the best (--best)")
+    if not over and by is not None:
+        raise ValueError("`by`: expected keys of which to choose the best (`best`)")
     if target is not None:
         goal(labelled, target)
     chosen = None
     if over:
-        chosen = best(labelled, over, by, target, select_seeds)
-        labelled = chosen.results
-    return table(labelled, _list_of_names(rows), columns, _list_of_names(value), target, chosen)
+        chosen = best(labelled, over, by, target)
+    values = _list_of_names(value)
+    return table(labelled, _list_of_names(rows), columns, values, target, chosen, against)
 
 
 def _list_of_names(names: Sequence[str] | str | None) -> list[str]:
@@ -157,12 +164,17 @@ def table(
     values: Sequence[str] | None = None,
     target: float | None = None,
     chosen: Best | None = None,
+    against: Mapping[str, Any] | None = None,
 ) -> Table:
     """Estimates over the seeds of each setting: mean and 95 % interval by t, with n.
 
     Where not every seed reaches the target of a `time_to` (`updates_to`, ...), the cell is a
     `statistics.time_to_reach`. Diverged members count in n and in `diverged`; they never reach a
     target, and no mean of an accuracy or a loss includes them. One seed has no interval.
+
+    At chosen settings the interval is the wider one of two: that of the seeds at the settings which
+    the other seeds chose, and that of all seeds at the setting which is best on all. The first
+    alone is too narrow where several settings are nearly as good.
 
     Args:
         rows: keys whose settings are rows. Default: every swept key that is no seed and not in
@@ -171,33 +183,55 @@ def table(
         values: keys of `MEASURES`. Default: accuracy or loss, with a target time_to and updates_to,
             and staleness.
         target: as in `measure_runs`.
-        chosen: how `results` were chosen, if they were: chosen keys are rows too, or are noted.
+        chosen: of which settings the best was chosen, if it was; its results are taken instead of
+            `results`. Chosen keys are rows too, or are noted.
+        against: settings of some keys, as in `{"method": "sync"}`: cells are then differences from
+            those, of pairs that agree in all other keys, in the seed too.
 
     Raises:
         ValueError: a key or value is unknown, or a swept key is in neither `rows` nor `columns`,
             so that its settings would be taken for repetitions.
     """
+    over: tuple[str, ...] = ()
+    if chosen:
+        over = chosen.over
+        results = chosen.results
     results = label_results(as_results(results))
+    reference = dict(against or {})
     across = (columns,) if columns else ()
-    over = chosen.over if chosen else ()
     swept = [key for key in results.keys if not is_seed(key)]
     down = list(rows or ())
     if not rows:
         # of chosen keys, one setting a row is left, but several a row where there are columns
         hidden = (*across, *over) if columns else across
         down = [key for key in swept if key not in hidden]
-    _check_settings(results, down, across, [key for key in swept if key not in over])
+    _check_settings(results, [*down, *reference], across, [key for key in swept if key not in over])
     values = values or _default_measures(results, target)
     cells: dict[Cell, Estimate] = {}
     for value in values:
         measured = measure_runs(results, value, target)
+        overall = measured
+        if chosen:
+            measured = chosen.relabel(measured)
+            overall = measure_runs(chosen.overall, value, target)
+        if reference:
+            measured = _paired_differences(measured, reference, results.keys, over)
+            overall = _paired_differences(overall, reference, results.keys, over)
+        widths = dict(groups(overall, [*down, *across]))
         for setting, members in groups(measured, [*down, *across]):
+            estimate = _estimate(members, value, bool(reference))
+            if setting in widths:
+                other = _estimate(widths[setting], value, bool(reference))
+                estimate = estimate._replace(half=float(np.fmax(estimate.half, other.half)))
             row, column = setting[: len(down)], setting[len(down) :]
-            cells[row, column, value] = _estimate(members, value)
+            cells[row, column, value] = estimate
     titles = _titles(results, values, target)
     notes = _table_notes(results, cells.values(), values)
     if columns and len(values) == 1:
         notes.insert(0, titles[values[0]])
+    if reference:
+        shown = ", ".join(f"{key} = {format_setting(value)}" for key, value in reference.items())
+        notes.insert(0, f"differences from {shown}, of pairs with equal seeds")
     if chosen:
         notes = [*chosen.notes, *notes]
         if not set(over) <= set(down):
@@ -210,6 +244,40 @@ def table(
         titles=titles,
         notes=tuple(notes),
         question=common_question(results),
+    )
+
+
+def _paired_differences(
+    measured: pd.DataFrame, against: Mapping[str, Any], keys: Sequence[str], over: Sequence[str]
+) -> pd.DataFrame:
+    """Members at other settings than `against`, less the members that agree in all else.
+
+    Raises:
+        ValueError: no member has that setting, or none has a partner.
+    """
+    is_reference = pd.Series(data=True, index=measured.index)
+    for key, value in against.items():
+        is_reference &= measured[key] == value
+    shown = ", ".join(f"{key}={format_setting(value)}" for key, value in against.items())
+    if not is_reference.any():
+        raise ValueError(f"`against` {shown}: no run has that setting")
+    shared = [key for key in keys if key not in against and key not in over]
+    others = measured[~is_reference]
+    pair = ["value", "diverged"]
+    references = measured.loc[is_reference, [*shared, *pair]]
+    if not shared:
+        references = references.assign(pair=0)
+        others = others.assign(pair=0)
+        shared = ["pair"]
+    types = dict.fromkeys(shared, object)
+    pairs = others.astype(types).merge(
+        references.astype(types), on=shared, how="inner", suffixes=("", "_of_reference")
+    )
+    if not len(pairs):
+        raise ValueError(f"`against` {shown}: no other run has its seed and other settings")
+    return pairs.assign(
+        value=pairs["value"] - pairs["value_of_reference"],
+        diverged=pairs["diverged"] | pairs["diverged_of_reference"],
     )
 
 
@@ -245,8 +313,9 @@ def _check_settings(
     for key in swept:
         varies = results.final[key].nunique(dropna=False) > 1
         if varies and key not in (*down, *across):
-            remedy = f"make it rows or columns, fix it by --where {key}=VALUE, or take --best {key}"
-            raise ValueError(f"{key}: was swept too, so its settings do not repeat: {remedy}")
+            problem = "was swept too, so its settings do not repeat"
+            remedy = "make it `rows` or `columns`, fix it by `where`, or choose its `best`"
+            raise ValueError(f"{key}: {problem}: {remedy}")
 
 
 def _order_cells(cells: Mapping[Cell, Estimate], values: Sequence[str]) -> dict[Cell, Estimate]:
@@ -270,8 +339,10 @@ def _default_measures(results: Results, target: float | None) -> list[str]:
     return [values[0], "time_to", "updates_to", "staleness"]
 
 
-def _estimate(members: pd.DataFrame, value: str) -> Estimate:
+def _estimate(members: pd.DataFrame, value: str, is_difference: bool) -> Estimate:
     diverged = int(members["diverged"].sum())
+    if is_difference:
+        return difference(members["value"].to_numpy(float), diverged)
     if value.endswith("_to"):
         return time_to_reach(members["value"], members["followed"], members["never"], diverged)
     return mean(members["value"].to_numpy(float), diverged)
@@ -296,7 +367,7 @@ def _table_notes(
     if len(counts) == 1:
         (number,) = counts
         n = f"n = {number} seeds"
-    notes = [f"{n}; mean ± half the width of its 95 % interval (t)"]
+    notes = [f"{n}; mean ± half the width of its 95 % interval (t), or its ends in brackets"]
     if counts == {1}:
         notes = ["n = 1 seed: no interval"]
     if kinds & {"median", "more", "never"}:
@@ -400,6 +471,7 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 FORMATS: dict[str, Callable[[Table], str]] = {
     "text": text,
+    "markdown": markdown,
     "md": markdown,
     "csv": csv,
     "latex": latex,

@@ -88,7 +88,7 @@ COMMANDS = {
     "schema": "",
     "doctor": "--out",
     "plot": "RESULT --figure --x --to --list",
-    "table": "RESULT --rows --columns --value --target --where --best --by --select-seeds --format",
+    "table": "RESULT --rows --columns --value --target --where --best --by --against --format",
     "report": "RESULT --to --config",
     "export": "RESULT --to PATH --from --until",
     "reproduce": "CLAIM --scale --jobs --out --claims --dry-run --stored --again --page --list",

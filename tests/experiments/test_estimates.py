@@ -38,7 +38,7 @@ def test_one_seed_has_no_interval():
 def test_diverged_seed_counts_in_n_only():
     of = mean([0.5, NAN, 0.7], diverged=1)
     assert (of.value, of.n, of.diverged) == (pytest.approx(0.6), 3, 1)
-    assert format_estimate(of, 100, "%") == "60 (0 to 100) % (n = 3, 1 diverged)"
+    assert format_estimate(of, 100, "%") == "60 (0 to 99.7) % (n = 3, 1 diverged)"
     assert mean([NAN], diverged=1).kind == "none"
     assert format_estimate(mean([NAN], diverged=1)) == "- (n = 1, 1 diverged)"
 

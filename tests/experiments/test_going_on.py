@@ -187,7 +187,7 @@ def test_continue_needs_a_shorter_run(toy, tmp_path, seconds):
     run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
     run(load(toy(), "stop={time: 0.1}"), tmp_path, snapshots=6.0, keep_snapshot=True)
     with pytest.raises(
-        ConfigError, match=r"^--continue: expected a finished run .* alone, got none in .*toy$"
+        ConfigError, match=r"^`continues`: expected a finished run .* alone, got none in .*toy$"
     ):
         run(load(toy(), "stop={updates: 80}"), tmp_path, continues=True)
     assert not list((tmp_path / "toy").glob(".*"))

@@ -14,6 +14,7 @@ from laggard import Results, load, load_results, summary, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.figures import FIGURES
 from laggard.experiments.notebook import HTML_ROWS
+from laggard.experiments.results.tables import FORMATS
 
 CONFIG = """\
 question: "Is <b>1</b> & 2 enough?"
@@ -33,11 +34,11 @@ TABLES = {
         "best": ["learning.lr"],
         "by": "loss",
     },
-    "--best learning.lr --by time --target 0.1 --select-seeds 0,3": {
+    "--best learning.lr --by time --target 0.1 --against method=sync": {
         "best": ["learning.lr"],
         "by": "time",
         "target": 0.1,
-        "select_seeds": [0, 3],
+        "against": {"method": "sync"},
     },
 }
 
@@ -61,6 +62,9 @@ def test_table_has_the_cells_of_the_command(options, results, folder, capsys):
     assert main(["table", str(folder), *options.split()]) == 0
     question, _, *printed = capsys.readouterr().out.splitlines()
     cells = [re.split(r" {2,}", line.strip()) for line in printed[: 1 + len(made)]]
+    for style in FORMATS:
+        assert main(["table", str(folder), *options.split(), "--format", style]) == 0
+        assert capsys.readouterr().out == results.table(**TABLES[options], format=style) + "\n"
     rows = made.reset_index()
     assert cells == [list(rows), *rows.to_numpy().tolist()]
     assert [question, *printed[2 + len(made) :]] == [made.attrs["question"], *made.attrs["notes"]]

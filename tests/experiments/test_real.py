@@ -339,7 +339,7 @@ def test_equal_times_of_two_sizes_give_no_bandwidth(tmp_path):
     assert [(one.key, one.seconds) for one in fit_sizes([times, times], SIZES, spec)] == [
         (one.key, pytest.approx(one.seconds)) for one in times
     ]
-    with pytest.raises(ConfigError, match="--message-bytes: expected two sizes, got 100000 twice"):
+    with pytest.raises(ConfigError, match="`message_bytes`: expected two sizes, got 100000 twice"):
         fit_sizes([times, times], (1e5, 1e5), spec)
 
 

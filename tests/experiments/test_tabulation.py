@@ -11,6 +11,7 @@ from scipy import stats
 
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.cli import main
+from laggard.experiments.results import measures, selection, tables
 from laggard.experiments.results.formats import format_estimate
 from laggard.experiments.results.measures import summary
 from laggard.experiments.results.selection import best
@@ -102,10 +103,9 @@ def test_single_key_needs_no_list(results):
     assert sync.table(rows="learning.lr", value="accuracy").equals(listed)
 
 
-@pytest.mark.parametrize("given", [{"by": "accuracy"}, {"select_seeds": [0]}])
-def test_criterion_without_best_is_refused(results, given):
-    with pytest.raises(ValueError, match="by, select_seeds: "):
-        results.table(**given)
+def test_criterion_without_best_is_refused(results):
+    with pytest.raises(ValueError, match="`by`: "):
+        results.table(by="accuracy")
 
 
 def test_swept_key_outside_the_table_is_refused(results):
@@ -141,34 +141,43 @@ def test_diverged_members_are_counted(toy, tmp_path):
     assert "never (0 of 3, 3 diverged)" in FORMATS["text"](made)
 
 
-def test_best_is_reported_on_other_seeds(results):
+def ends(results, method, lr, seeds):
+    """The last accuracy of each of the seeds."""
+    every = curves(results, method, lr)
+    return [every[seed]["test_accuracy"].iloc[-1] for seed in seeds]
+
+
+def test_each_seed_reports_what_the_others_chose(results):
     chosen = best(results, "learning.lr")
-    assert (chosen.selecting, chosen.reporting) == ((0, 1), (2, 3))
-    assert {result.labels["seed"] for result in chosen.results} == {2, 3}
+    made = table(results, values=["accuracy"], chosen=chosen)
     for method in ("sync", "late"):
-        scores = {
-            lr: np.mean(
-                [curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[:2]]
-            )
-            for lr in (0.002, 0.1, 0.5)
-        }
+        reported = []
+        for seed in range(4):
+            others = [other for other in range(4) if other != seed]
+            means = {lr: np.mean(ends(results, method, lr, others)) for lr in (0.002, 0.1, 0.5)}
+            lr = max(means, key=means.get)
+            reported += ends(results, method, lr, [seed])
+            own = chosen.results.where(method=method, seed=seed)
+            assert set(own.metrics["learning.lr"]) == {lr}
+        means = {lr: np.mean(ends(results, method, lr, range(4))) for lr in (0.002, 0.1, 0.5)}
         (lr,) = chosen.table.query("method == @method")["learning.lr"]
-        assert scores[lr] == max(scores.values())
-        assert set(chosen.results.where(method=method).metrics["learning.lr"]) == {lr}
-        made = table(chosen.results, values=["accuracy"], chosen=chosen)
-        reported = [curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[2:]]
-        assert made.cells[(method, lr), (), "accuracy"].value == pytest.approx(np.mean(reported))
-    assert best(results, "learning.lr", select_seeds=[3]).reporting == (0, 1, 2)
+        assert means[lr] == max(means.values())
+        cell = made.cells[(method, lr), (), "accuracy"]
+        assert cell.value == pytest.approx(np.mean(reported))
+        spreads = [
+            np.std(values, ddof=1) for values in (reported, ends(results, method, lr, range(4)))
+        ]
+        assert cell.half == pytest.approx(stats.t.ppf(0.975, 3) * max(spreads) / 2)
 
 
 def test_best_by_time_reaches_the_target_most_often(results):
-    chosen = best(results, ["learning.lr"], by="time", select_seeds=[0, 1, 2])
+    chosen = best(results, ["learning.lr"], by="time")
     for method in ("sync", "late"):
         scores = {}
         for lr in (0.002, 0.1, 0.5):
             there = [
                 curve[curve["test_accuracy"] >= 0.85]["time"]
-                for curve in curves(results, method, lr)[:3]
+                for curve in curves(results, method, lr)
             ]
             times = [rows.iloc[0] for rows in there if len(rows)]
             scores[lr] = (-len(times), np.mean(times) if times else 0)
@@ -177,42 +186,56 @@ def test_best_by_time_reaches_the_target_most_often(results):
 
 
 def scored(monkeypatch, results, accuracies):
-    """Has every member of `results` end at the accuracy of its lr and seed."""
-    from laggard.experiments.results import measures
-
+    """Has every member of `results` end at the accuracy of its lr, or of its lr and seed."""
     real = measures.measure_runs
 
     def measured(*args):
         frame = real(*args)  # type: ignore[arg-type]
-        pairs = zip(frame["learning.lr"], frame["seed"], strict=True)
-        return frame.assign(value=[accuracies.get(pair, 0.1) for pair in pairs])
+        values = []
+        for lr, seed in zip(frame["learning.lr"], frame["seed"], strict=True):
+            values.append(accuracies.get((lr, seed), accuracies.get(lr, 0.1)))
+        return frame.assign(value=values)
 
-    monkeypatch.setattr("laggard.experiments.results.selection.measure_runs", measured)
+    monkeypatch.setattr(selection, "measure_runs", measured)
+    monkeypatch.setattr(tables, "measure_runs", measured)
 
 
 def test_edges_and_ties_are_noted(results, monkeypatch):
     for accuracies, lr, edge, tied in (
-        ({(0.1, 0): 0.9, (0.5, 0): 0.8}, 0.1, "", 0),
-        ({(0.1, 0): 0.8, (0.5, 0): 0.9}, 0.5, "learning.lr", 0),
-        ({(0.002, 0): 0.95, (0.5, 0): 0.9}, 0.002, "learning.lr", 0),
-        ({(0.1, 0): 0.9, (0.5, 0): 0.9}, 0.1, "", 1),
-        ({(0.1, 0): 0.9, (0.5, 0): 0.7, (0.5, 1): 0.99}, 0.1, "", 0),  # seed 1 does not choose
+        ({0.1: 0.9, 0.5: 0.8}, 0.1, "", 0),
+        ({0.1: 0.8, 0.5: 0.9}, 0.5, "learning.lr", 0),
+        ({0.002: 0.95, 0.5: 0.9}, 0.002, "learning.lr", 0),
+        ({0.1: 0.9, 0.5: 0.9}, 0.1, "", 1),
         # it diverged
-        ({(0.1, 0): float("nan"), (0.5, 0): 0.01, (0.002, 0): 0.0}, 0.5, "learning.lr", 0),
+        ({0.1: float("nan"), 0.5: 0.01, 0.002: 0.0}, 0.5, "learning.lr", 0),
     ):
         with monkeypatch.context() as patch:
             scored(patch, results, accuracies)
-            chosen = best(results, "learning.lr", select_seeds=[0])
+            chosen = best(results, "learning.lr")
         for row in chosen.table.to_dict("records"):
             assert (row["learning.lr"], row["edge"], row["tied"]) == (lr, edge, tied), accuracies
         assert any("edge of its grid" in note for note in chosen.notes) == bool(edge)
         assert any("is tied with 1 more" in note for note in chosen.notes) == bool(tied)
 
 
+def test_choice_that_depends_on_a_seed_is_noted(results, monkeypatch):
+    """Seed 3 alone makes 0.5 the best: it reports 0.1, and the others 0.5."""
+    accuracies = {0.1: 0.8, (0.5, 3): 1.0, 0.5: 0.75}
+    scored(monkeypatch, results, accuracies)
+    chosen = best(results, "learning.lr")
+    assert chosen.choices == ["learning.lr = 0.5: sync; late"]
+    (note,) = [note for note in chosen.notes if "without one of the seeds" in note]
+    assert note.endswith("it is learning.lr = 0.1")
+    made = table(results, values=["accuracy"], chosen=chosen)
+    cell = made.cells[("sync", 0.5), (), "accuracy"]
+    assert cell.value == pytest.approx((3 * 0.75 + 0.8) / 4)
+    assert cell.half == pytest.approx(stats.t.ppf(0.975, 3) * np.std([0.75] * 3 + [1], ddof=1) / 2)
+
+
 def test_common_choice_is_noted_once(results, monkeypatch):
     """Both methods have their best at the edge, 0.5."""
-    scored(monkeypatch, results, {(0.1, 0): 0.8, (0.5, 0): 0.9})
-    chosen = best(results, "learning.lr", select_seeds=[0])
+    scored(monkeypatch, results, {0.1: 0.8, 0.5: 0.9})
+    chosen = best(results, "learning.lr")
     assert chosen.choices == ["learning.lr = 0.5: sync; late"]
     (warning,) = [note for note in chosen.notes if "edge" in note]
     assert warning.startswith(
@@ -221,10 +244,37 @@ def test_common_choice_is_noted_once(results, monkeypatch):
 
 
 def test_single_seed_that_chooses_is_noted(results):
-    chosen = best(results.where(seed=1), "learning.lr")
-    assert chosen.selecting == chosen.reporting == (1,)
-    assert any("the seeds that chose also report" in note for note in chosen.notes)
-    assert not any("also report" in note for note in best(results, "learning.lr").notes)
+    notes = best(results.where(seed=1), "learning.lr").notes
+    assert any("the only seed chooses and reports" in note for note in notes)
+    assert not any("the only seed" in note for note in best(results, "learning.lr").notes)
+
+
+def test_differences_are_of_pairs_with_equal_seeds(results, monkeypatch):
+    made = table(results, columns="learning.lr", values=["accuracy"], against={"method": "sync"})
+    assert {row for row, _, _ in made.cells} == {("late",)}
+    for lr in (0.002, 0.1, 0.5):
+        sync, late = (np.array(ends(results, method, lr, range(4))) for method in ("sync", "late"))
+        cell = made.cells[("late",), (lr,), "accuracy"]
+        half = stats.t.ppf(0.975, 3) * stats.sem(late - sync)
+        assert (cell.value, cell.half) == pytest.approx((np.mean(late - sync), half))
+    chosen = best(results, "learning.lr")
+    made = table(results, values=["accuracy"], chosen=chosen, against={"method": "sync"})
+    whole = table(results, values=["accuracy"], chosen=chosen)
+    values = {row[0]: cell.value for (row, _, _), cell in whole.cells.items()}
+    (cell,) = made.cells.values()
+    assert cell.value == pytest.approx(values["late"] - values["sync"])
+
+
+@pytest.mark.parametrize(
+    ("against", "message"),
+    [
+        ({"method": "other"}, "no run has that setting"),
+        ({"x": 1}, "x: no swept"),
+    ],
+)
+def test_impossible_reference_is_refused(results, against, message):
+    with pytest.raises(ValueError, match=message):
+        results.table(against=against, columns="learning.lr")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +283,6 @@ def test_single_seed_that_chooses_is_noted(results):
         ({"over": "learning.momentum"}, "learning.momentum: expected a swept key that is no seed"),
         ({"over": "seed"}, "seed: expected a swept key that is no seed"),
         ({"by": "luck"}, "luck: expected one of accuracy, loss, time, updates to choose by"),
-        ({"select_seeds": [9]}, "seed 9: expected seeds that were swept to choose by: 0, 1, 2, 3"),
     ],
 )
 def test_impossible_choice_is_named(results, given, message):
@@ -288,11 +337,11 @@ def test_runs_without_labels_are_told_apart(results):
 
 
 def test_command_prints_the_table(folder, capsys):
-    best = "--best learning.lr --by time --select-seeds 0,1 --value time_to --format md"
+    best = "--best learning.lr --by time --value time_to --format md"
     assert main(["table", str(folder), *best.split()]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("| method | learning.lr | time to 85 % |")
-    assert "chosen on seed 0, 1, reported on 2, 3" in printed
+    assert "each seed reports what the other seeds chose" in printed
     columns = "--where learning.lr=0.1 method=sync --columns method"
     assert main(["table", str(folder), *columns.split()]) == 0
     assert "method = sync: test accuracy" in capsys.readouterr().out
@@ -304,7 +353,9 @@ def test_command_prints_the_table(folder, capsys):
         ("--rows method", "learning.lr: was swept too"),
         ("--where learning.lr", "learning.lr: expected key=value"),
         ("--where learning.lr=7", "learning.lr=7: no run has that value"),
-        ("--best learning.lr --select-seeds a", "--select-seeds a: expected whole numbers"),
+        ("--rows method", "fix it by --where, or choose its --best"),
+        ("--by loss", "--by: expected keys of which to choose the best (--best)"),
+        ("--against method=x --columns learning.lr", "--against method=x: no run has"),
         ("--value stalenes", "stalenes: no such value; did you mean staleness?"),
     ],
 )
@@ -336,6 +387,6 @@ def test_interval_of_share_ends_at_0_and_1(results):
     assert ((made.records["low"] >= 0) & (made.records["high"] <= 1)).all()
     every = [Estimate(middle, 0.3, "mean", 3, None, 0) for middle in (0.1, 0.5, 0.9)]
     shown = [format_estimate(each, 100, "%", show_n=False) for each in every]
-    assert shown == ["10 (0 to 40) %", "50 ± 30 %", "90 (60 to 100) %"]
+    assert shown == ["10 (0.395 to 60.4) %", "50 (16.9 to 76.9) %", "90 (39.6 to 99.6) %"]
     # of a mean time by t
-    assert format_estimate(every[0], 1, "s", show_n=False) == "0.10 ± 0.30 s"
+    assert format_estimate(every[0], 1, "s", show_n=False) == "0.10 (0.00498 to 0.605) s"
