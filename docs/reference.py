@@ -14,7 +14,14 @@ import laggard
 import laggard.simulator
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import format_value
-from laggard.experiments.config.listing import MAPPINGS, PATHS, SECTIONS, TABLE_ROW, ConfigSchema
+from laggard.experiments.config.listing import (
+    MAPPINGS,
+    PATHS,
+    SECTIONS,
+    TABLE_ROW,
+    WITH_UNIT,
+    ConfigSchema,
+)
 from laggard.experiments.config.parts import ALGORITHM, NamedChoice
 from laggard.experiments.config.schema import Part
 from laggard.simulator import Algorithm, Cluster, InvalidSettingError, Timing
@@ -246,7 +253,10 @@ def type_of(said: Schema, schema: Schema) -> str:
     """
     if "anyOf" in said:
         found = dict.fromkeys(
-            name for one in said["anyOf"] for name in type_of(one, schema).split(", ")
+            name
+            for one in said["anyOf"]
+            if one != WITH_UNIT  # the page says it once, of all units
+            for name in type_of(one, schema).split(", ")
         )
         return ", ".join(link_entries(list(found)))
     if "$ref" in said:

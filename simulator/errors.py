@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from laggard.errors import InvalidSettingError as InvalidSettingError
 from laggard.errors import check_members
+from laggard.units import OWN_UNITS, quantities_of
 
 
 class Deadlock(RuntimeError):
@@ -45,9 +46,13 @@ def bounded(
         >>> Constant(mean=-1.0)
         Traceback (most recent call last):
         ...
-        laggard.errors.InvalidSettingError: Constant.mean: expected a number > 0, got -1.0
+        laggard.errors.InvalidSettingError: Constant.mean: expected a number > 0 (seconds), got -1.0
     """
     value: Any = getattr(owner, field)
+    if isinstance(value, str):
+        raise InvalidSettingError(
+            type(owner).__name__, field, f"a number{_unit(owner, field)}", value
+        )
     smallest = largest = value
     if hasattr(value, "min"):
         smallest, largest = value.min(), value.max()
@@ -69,8 +74,17 @@ def bounded(
     if whole and not isinstance(value, int):
         raise InvalidSettingError(type(owner).__name__, field, f"a whole number {expected}", value)
     if not valid:
-        expected = f"a number {expected}".rstrip()
+        expected = f"a number {expected}".rstrip() + _unit(owner, field)
         raise InvalidSettingError(type(owner).__name__, field, expected, value)
+
+
+def _unit(owner: object, field: str) -> str:
+    """The unit of a field that has one, in words."""
+    kind: Any = type(owner)
+    quantity = quantities_of(kind).get(field)
+    if quantity is None:
+        return ""
+    return f" ({OWN_UNITS[quantity]})"
 
 
 class Range(NamedTuple):
@@ -116,7 +130,8 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for name, choices, limits in limits_of(type(self)):  # type: ignore[arg-type]  # mypy: a class is hashable
+        kind: Any = type(self)  # which mypy does not take to be hashable
+        for name, choices, limits in limits_of(kind):
             value = getattr(self, name)
             if choices and value not in choices:
                 *others, last = choices
@@ -124,7 +139,12 @@ class Settings:
                 raise InvalidSettingError(type(self).__name__, name, expected, value)
             if limits and value is not None:
                 bounded(self, name, **limits._asdict())
-        for name, protocols, usual, is_sequence in _protocols_of(type(self)):  # type: ignore[arg-type]  # likewise
+        for name in quantities_of(kind):
+            value = getattr(self, name, None)
+            if isinstance(value, str):
+                expected = f"a number{_unit(self, name)}"
+                raise InvalidSettingError(type(self).__name__, name, expected, value)
+        for name, protocols, usual, is_sequence in _protocols_of(kind):
             value = getattr(self, name)
             if not is_sequence:
                 value = [value]

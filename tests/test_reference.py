@@ -13,10 +13,9 @@ from pydantic import ValidationError
 
 from laggard import load, simulate, summary, sweep
 from laggard.experiments.config.config import parse
-from laggard.experiments.config.docstrings import limits_of_keys
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.listing import config_schema
+from laggard.experiments.config.listing import config_schema, limits_of_keys
 from laggard.experiments.config.parts import (
     ALGORITHM,
     COMPENSATION,

@@ -21,7 +21,15 @@ from laggard import simulator
 from laggard.experiments.config.document import parse_yaml
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.parts import NamedChoice
-from laggard.experiments.config.schema import Count, Part, Seed, build_value, keys, part
+from laggard.experiments.config.schema import (
+    Count,
+    Part,
+    Seed,
+    build_value,
+    keys,
+    part,
+    quantity_type,
+)
 from laggard.experiments.config.tables import NetworkTable, SlowdownTable
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
@@ -48,7 +56,7 @@ class NetworkPart(Part):
         return simulator.Network(topology=super().build(workers, **overrides), **links)
 
 
-Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Speed = quantity_type(Annotated[float, Field(gt=0, allow_inf_nan=False)], "speed")
 SPEED = "of a worker (operations/s): the law, usually of mean 1, multiplies the operations' time"
 
 

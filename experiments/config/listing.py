@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
-from inspect import cleandoc
+from inspect import cleandoc, isclass
 from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args, get_origin
@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from laggard.docstrings import describe_keys
 from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.docstrings import describe_keys, limits_of_keys
 from laggard.experiments.config.document import examples, question
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.load import BASE
@@ -27,6 +27,9 @@ from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Part
 from laggard.experiments.config.search import HALVING, RANGE_KINDS, SearchPart
 from laggard.experiments.references import works_of
+from laggard.models.generated import RANGES
+from laggard.simulator.errors import Settings, limits_of
+from laggard.units import quantities_of
 
 SECTIONS = {
     "methods (algorithm.name)": parts.ALGORITHM,
@@ -121,7 +124,7 @@ def _example_lines() -> Iterator[str]:
 def _mapping_lines(name: str) -> Iterator[str]:
     """The keys of a mapping, each with its default and meaning."""
     first, *others = MAPPINGS[name]
-    meanings = describe_keys(first, *first.describes, first.recipe)
+    meanings = describe_keys(*first.describes, first, first.recipe)
     yield f"{name} ({PATHS.get(name, f'{name}.KEY')})"
     for key, field in first.model_fields.items():
         meaning = field.description or meanings.get(key)
@@ -221,6 +224,18 @@ def _one_line(text: str) -> str:
 # --- the JSON schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+JSON_LIMITS = {
+    "above": "exclusiveMinimum",
+    "least": "minimum",
+    "below": "exclusiveMaximum",
+    "most": "maximum",
+}
+"""The limits of a range, as JSON schema calls them."""
+WITH_UNIT = {
+    "type": "string",
+    "pattern": r"^\s*[-+.\d]+(e[-+]?\d+)?\s*\D",
+    "description": "with its unit",
+}
 SEARCH = "dotted key -> the range that it is drawn from, instead of a grid's values"
 
 
@@ -231,12 +246,17 @@ class ConfigSchema(GenerateJsonSchema):
         part = schema["cls"]
         json_schema = super().model_schema(schema)
         properties = json_schema.get("properties", {})
-        meanings = describe_keys(part, *part.describes, part.recipe)
+        meanings = describe_keys(*part.describes, part, part.recipe)
         limits = limits_of_keys(part.recipe)
+        quantities = quantities_of(*part.describes, part.recipe)
         for key, value in properties.items():
             value |= limits.get(key, {})
             if key in meanings:
                 value.setdefault("description", meanings[key])
+            if key in quantities and "anyOf" in value:
+                value["anyOf"].append(WITH_UNIT)
+            elif key in quantities:
+                value["anyOf"] = [{"type": value.pop("type")}, WITH_UNIT]
         if part is cluster.ClusterPart:  # expanded before the keys are parsed
             presets = {"enum": list(cluster.PRESETS), "description": "a cluster by name"}
             properties["preset"] = presets
@@ -247,7 +267,7 @@ class ConfigSchema(GenerateJsonSchema):
         choice: NamedChoice = schema["function"]["function"].__self__
         forms: list[JsonSchemaValue] = []
         if float in choice.also:
-            forms.append({"type": "number"})
+            forms += [{"type": "number"}, WITH_UNIT]
         if type(None) in choice.also:
             forms.append({"type": "null"})
         for part in choice.parts.values():
@@ -290,6 +310,24 @@ def _search_schema() -> dict[str, Any]:
     }
     schema: dict[str, Any] = SearchPart.model_json_schema(schema_generator=ConfigSchema)
     return {**schema, "additionalProperties": limits, "description": SEARCH}
+
+
+def limits_of_keys(recipe: Any) -> dict[str, dict[str, float]]:
+    """The range of each key that has one, in the words of JSON schema."""
+    if recipe in RANGES:
+        ranges = RANGES[recipe].items()
+        return {key: {"minimum": low, "maximum": high} for key, (low, high) in ranges}
+    if not (isclass(recipe) and issubclass(recipe, Settings)):
+        return {}
+    result = {}
+    for key, _, limits in limits_of(recipe):  # type: ignore[arg-type]  # mypy: a class is hashable
+        if limits is None:
+            continue
+        values = limits._asdict()
+        result[key] = {
+            word: values[name] for name, word in JSON_LIMITS.items() if values[name] is not None
+        }
+    return result
 
 
 # --- templates of plugins

@@ -27,6 +27,7 @@ from laggard.simulator.learning.rules.clipping import Clip
 from laggard.simulator.learning.rules.damping import Compensation
 from laggard.simulator.learning.rules.optimizers import Optimizer
 from laggard.simulator.learning.rules.schedules import Schedule
+from laggard.units import EXPECTED_FORMS, read_quantity
 
 SOURCE = "sha256"
 """The key, in a resolved config, of the hash of a plugin's source."""
@@ -44,7 +45,7 @@ class NamedChoice:
         parts: name -> part.
         default: the name where the key is missing; a function tells it from the other keys.
         kinds: what a plugin may serve as -> further arguments of `part`.
-        also: the types of values that may stand in place of a part: numbers, null.
+        also: the types of values that may stand in place of a part: seconds, null.
     """
 
     tag: str
@@ -107,10 +108,15 @@ class NamedChoice:
     def _parse_simple(self, value: Any) -> Any:
         if value is None and type(None) in self.also:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError("", f"expected a number or a mapping, got {format_value(value)}")
-        if not abs(value) < float("inf"):
-            raise ConfigError("", f"expected a finite number, got {format_value(value)}")
+        expected = f"expected {EXPECTED_FORMS['time']}, or a mapping"
+        if isinstance(value, str):
+            try:
+                return read_quantity(value, "time")
+            except ValueError:
+                raise ConfigError("", f"{expected}, got {format_value(value)}") from None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) < float("inf"):
+            raise ConfigError("", f"{expected}, got {format_value(value)}")
         return float(value)
 
     def _find(self, name: Any, info: ValidationInfo) -> type[Part]:

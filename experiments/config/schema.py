@@ -6,7 +6,8 @@
    a part, numbers are finite, and a tensor is left out, since YAML cannot spell it.
 2. The argument's default is the key's. Without one the key is required.
 3. Beside a key that names a file, `file` or `..._file`, a key `..._sha256` holds the file's hash.
-4. The key `tag` holds the constant `name`, as `law: gamma` does.
+4. A number whose docstring names its unit may be text with a unit, as `10 ms` (`quantity_type`).
+5. The key `tag` holds the constant `name`, as `law: gamma` does.
 
 `Part.build()` calls the recipe with the values of the keys. Parsing a config builds each part once,
 so that the recipe's own checks refuse values out of range. `NamedChoice` (`parts.py`) chooses among
@@ -42,14 +43,22 @@ from pydantic import (
     ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
+    WrapValidator,
     create_model,
     model_validator,
 )
 from pydantic_core import InitErrorDetails
 
-from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
+from laggard.experiments.config.errors import (
+    UNEXPECTED,
+    ConfigError,
+    describe_failure,
+    format_value,
+    unknown_key,
+)
 from laggard.experiments.config.files import absolute_path, hash_of, is_from_result, names_file
 from laggard.simulator.errors import InvalidSettingError
+from laggard.units import EXPECTED_FORMS, quantities_of, read_quantity
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -238,6 +247,7 @@ def keys(recipe: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, K
         TypeError: an argument has neither.
     """
     hints = type_hints(recipe)
+    quantities = quantities_of(recipe)
     factories = {}
     if is_dataclass(recipe):
         factories = {field.name: field.default_factory for field in fields(recipe)}
@@ -257,7 +267,10 @@ def keys(recipe: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, K
         if name == "seed" and hint is int:
             hint = Seed
         key_default = ... if default is Parameter.empty else default
-        result[name] = (field_type(hint, default), key_default)
+        key_type = field_type(hint, default)
+        if name in quantities and is_number(hint):
+            key_type = quantity_type(key_type, quantities[name])
+        result[name] = (key_type, key_default)
     return result
 
 
@@ -288,6 +301,38 @@ def field_type(hint: Any, default: Any = None) -> Any:
         (item,) = get_args(hint)
         return list[field_type(item)]  # type: ignore[misc]
     return hint
+
+
+def is_number(hint: Any) -> bool:
+    """Whether a type holds numbers, or none."""
+    if get_origin(hint) is Annotated:
+        return is_number(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        branches = [branch for branch in get_args(hint) if not is_tensor(branch)]
+        return all(branch is type(None) or is_number(branch) for branch in branches)
+    return hint in (float, int)
+
+
+def quantity_type(hint: Any, quantity: str) -> Any:
+    """A type of numbers that takes a number as text with its unit, and whose errors name the unit.
+
+    Args:
+        quantity: what the numbers measure, as in `laggard.units`.
+    """
+
+    def read(value: Any, handler: Callable[[Any], Any]) -> Any:
+        if isinstance(value, str):
+            try:
+                value = read_quantity(value, quantity)
+            except ValueError as error:
+                raise ConfigError("", str(error)) from None
+        try:
+            return handler(value)
+        except ValidationError:
+            expected = f"expected {EXPECTED_FORMS[quantity]}"
+            raise ConfigError("", f"{expected}, got {format_value(value)}") from None
+
+    return Annotated[hint, WrapValidator(read)]
 
 
 def part(

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,15 @@ import numpy as np
 from laggard.simulator.errors import HUGE, InvalidSettingError
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.slowdowns import Crash, Recorded, Window
-from laggard.simulator.timing.tables import RANK_COLUMNS, read_foreign_table
+from laggard.simulator.timing.tables import (
+    ONE,
+    RANK_COLUMNS,
+    ForeignTable,
+    read_foreign_table,
+    to_unit,
+    without_unit,
+)
+from laggard.units import OWN_UNITS
 
 RowT = TypeVar("RowT")
 SLOWDOWN_COLUMNS = ("worker", "from", "to", "factor")
@@ -21,8 +30,10 @@ PARTITION_COLUMNS = ("worker", "sample")
 NETWORK_COLUMNS = ("sender", "receiver", "from", "to", "bandwidth", "latency")
 COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
 """The column of a row's field, where it has another name."""
-NAMES_OF = {"worker": RANK_COLUMNS}
-"""Other names of a column."""
+NAMES_OF = {"worker": RANK_COLUMNS, "from": ("from", "start"), "to": ("to", "until", "end")}
+"""All names of a column."""
+QUANTITIES_OF = {"from": "time", "to": "time", "latency": "time", "bandwidth": "bandwidth"}
+"""What the numbers of a column measure; a unit at the end of its name counts."""
 DOWN, ANY = "down", ("", "*")
 
 
@@ -34,7 +45,8 @@ class SlowdownTable(Recorded):
 
     Attributes:
         file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
-            `to` means for ever, and `factor`: a number, or `down`.
+            `to` means for ever, and `factor`: a number, or `down`. Columns may end in another unit,
+            as `from_ms`.
     """
 
     def __init__(self, file: str) -> None:
@@ -78,7 +90,7 @@ class TextTable:
     Attributes:
         owner: the setting that names it.
         path: where it is.
-        cells: the texts of the columns in each row; empty where a cell is.
+        cells: the texts of the columns in each row, in laggard's units; empty where a cell is.
     """
 
     def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
@@ -87,16 +99,18 @@ class TextTable:
         """
         self.owner, self.path = owner, path
         table = read_foreign_table(owner, path)
-        places = [table.find(*NAMES_OF.get(name, (name,))) for name in columns]
-        if None in places:
-            got = f"{path} with {', '.join(table.names)}"
-            raise InvalidSettingError(
-                owner, "file", f"rows with the columns {', '.join(columns)}", got
-            )
-        self.cells = [
-            tuple(table.plain(row[place]) for place in places if place is not None)
-            for row in table.rows
-        ]
+        texts = []
+        for name in columns:
+            place = _find_column(table, name)
+            if place is None:
+                got = f"{path} with {', '.join(table.names)}"
+                expected = f"rows with the columns {', '.join(columns)}"
+                raise InvalidSettingError(owner, "file", expected, got)
+            factor = ONE
+            if name in QUANTITIES_OF:
+                factor = to_unit(table, place, QUANTITIES_OF[name])
+            texts.append([_convert(table, row[place], factor) for row in table.rows])
+        self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
         """What `read` makes of the cells of each row.
@@ -122,6 +136,33 @@ class TextTable:
         if name:
             expected = f"{expected} as {COLUMN_OF.get(name, name)}"
         return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
+
+
+def _find_column(table: ForeignTable, column: str) -> int | None:
+    """The place of a column, whose name may end in a unit.
+
+    Raises:
+        InvalidSettingError: two columns have that name, or a unit may mean bits or bytes.
+    """
+    names = NAMES_OF.get(column, (column,))
+    places = []
+    for place, name in enumerate(table.names):
+        if column in QUANTITIES_OF and name.casefold() not in names:
+            name = without_unit(table, place, QUANTITIES_OF[column])
+        if name.casefold() in names:
+            places.append(place)
+    if len(places) > 1:
+        got = " and ".join(table.names[place] for place in places)
+        raise table.error(f"one column {column}", got)
+    return next(iter(places), None)
+
+
+def _convert(table: ForeignTable, cell: str, factor: Decimal) -> str:
+    """The text of a cell, as a number in laggard's unit where it is one."""
+    if factor == 1:
+        return table.plain(cell)
+    number = table.number(cell, factor)
+    return table.plain(cell) if number is None else repr(number)
 
 
 def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | None:
@@ -157,7 +198,8 @@ def _change(
             if cell:
                 values[name] = float(cell)
         except ValueError:
-            raise InvalidSettingError("Change", name, "a number", cell) from None
+            unit = OWN_UNITS[QUANTITIES_OF[COLUMN_OF.get(name, name)]]
+            raise InvalidSettingError("Change", name, f"a number ({unit})", cell) from None
     return Change(_rank_in("sender", sender), _rank_in("receiver", receiver), **values)
 
 

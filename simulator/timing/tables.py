@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,86 +21,19 @@ from laggard.files import (
     read_bytes,
 )
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
+from laggard.units import AmbiguousUnitError, Unit, unit_in_name, unit_named
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SPACES = "spaces"
 RANK_COLUMNS = ("worker", "rank")
 """Names of the column that says which worker a row is about."""
 PARQUET = b"PAR1"
+ONE = Decimal(1)
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 PLAIN_NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
-BYTES_PER_SECOND = {
-    "B/s": 1.0,
-    "kB/s": 1e3,
-    "MB/s": 1e6,
-    "GB/s": 1e9,
-    "bit/s": 1 / 8,
-    "kbit/s": 1e3 / 8,
-    "Mbit/s": 1e6 / 8,
-    "Gbit/s": 1e9 / 8,
-}
-BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
-QUANTITIES = {"time": SECONDS, "bandwidth": BYTES_PER_SECOND, "size": BYTES}
-"""Units of each quantity, as multiples of the unit in which laggard computes."""
-SPELLINGS = {
-    "sec": "s", "secs": "s", "second": "s", "seconds": "s",
-    "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
-    "usec": "us", "usecs": "us", "micros": "us", "microsecond": "us", "microseconds": "us",
-    "µs": "us", "μs": "us", "µsec": "us", "μsec": "us",
-    "nsec": "ns", "nsecs": "ns", "nanos": "ns", "nanosecond": "ns", "nanoseconds": "ns",
-    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h",
-    "bps": "bit/s", "kbps": "kbit/s", "mbps": "Mbit/s", "gbps": "Gbit/s",
-    "Mbps": "Mbit/s", "Gbps": "Gbit/s", "Kbps": "kbit/s", "Mb/s": "Mbit/s", "Gb/s": "Gbit/s",
-    "kb/s": "kbit/s", "b/s": "bit/s", "Kb/s": "kbit/s",
-    "Bps": "B/s", "kBps": "kB/s", "KBps": "kB/s", "MBps": "MB/s", "GBps": "GB/s", "KB/s": "kB/s",
-    "bytes_per_s": "B/s", "bytes_per_second": "B/s", "bytes/s": "B/s",
-    "KB": "kB", "byte": "B", "bytes": "B",
-}  # fmt: skip
-"""Other spellings of units. `Mb` is a megabit and `MB` a megabyte; `mbps` is always a megabit/s."""
-
-
-def unit_named(text: str, quantity: str) -> str | None:
-    """The unit of a quantity that `text` spells, else None.
-
-    Example:
-        >>> unit_named("msec", "time"), unit_named("Gbps", "bandwidth"), unit_named("ms", "size")
-        ('ms', 'Gbit/s', None)
-    """
-    units = QUANTITIES[quantity]
-    for spelling in (text, text.lower()):
-        unit = SPELLINGS.get(spelling, spelling)
-        if unit in units:
-            return unit
-    return None
-
-
-def unit_in_name(name: str, quantity: str) -> tuple[str, str | None]:
-    """The name of a column without its unit, and that unit: `duration_ms`, `time (us)`, `t [s]`.
-
-    Example:
-        >>> unit_in_name("duration_ms", "time"), unit_in_name("from", "time")
-        (('duration', 'ms'), ('from', None))
-    """
-    match = re.fullmatch(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]", name)
-    if match is None:
-        match = re.fullmatch(r"(.*?)\s*/\s*([a-zµμ]+)", name)
-    if match is not None:
-        unit = unit_named(match[2], quantity)
-        if unit is not None:
-            return match[1].strip(), unit
-    words = re.split(r"[_ .-]", name)
-    # a unit may itself have underscores, as bytes_per_s
-    for count in (3, 2, 1):
-        if len(words) > count:
-            ending = "_".join(words[-count:])
-            unit = unit_named(ending, quantity)
-            if unit is not None:
-                return name[: -len(ending) - 1].strip(), unit
-    return name, None
 
 
 @dataclass(frozen=True)
@@ -158,12 +92,14 @@ class ForeignTable:
             return cell.replace(",", ".")
         return cell
 
-    def number(self, cell: str) -> float | None:
-        """The number in a cell, else None."""
+    def number(self, cell: str, factor: Decimal = ONE) -> float | None:
+        """The number in a cell times `factor`, rounded once, else None."""
         cell = self.plain(cell)
         if PLAIN_NUMBER.fullmatch(cell) is None:
             return None
-        return float(cell)
+        if factor == 1:
+            return float(cell)
+        return float(Decimal(cell) * factor)
 
     def is_numeric(self, place: int) -> bool:
         """Whether a column begins with a number."""
@@ -364,23 +300,41 @@ def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -
     return True
 
 
-def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = None) -> float:
+def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = None) -> Decimal:
     """The factor from the numbers of a column to seconds, bytes or bytes per second.
 
     The key `unit` decides, else the unit in the column's name, which a warning then tells; without
     either numbers are in laggard's own unit.
 
     Raises:
-        InvalidSettingError: the key and the name contradict each other.
+        InvalidSettingError: the key and the name contradict each other, or the name may mean bits
+            or bytes.
     """
     name = table.names[place]
-    _, named = unit_in_name(name, quantity)
-    if unit is not None and named is not None and unit != named:
-        raise InvalidSettingError(table.owner, "unit", f"{named}, as the column {name} says", unit)
-    used = unit or named
+    _, named = _name_and_unit(table, place, quantity)
+    used = named
+    if unit is not None:
+        used = unit_named(unit, quantity)
+        if named is not None and used != named:
+            expected = f"{named.name}, as the column {name} says"
+            raise InvalidSettingError(table.owner, "unit", expected, unit)
     if used is None:
-        return 1.0
-    factor = QUANTITIES[quantity][used]
-    if unit is None and factor != 1.0:
-        warnings.warn(f"{table.path}: {name} is read in {used}", stacklevel=2)
-    return factor
+        return ONE
+    if unit is None and used.factor != 1:
+        warnings.warn(f"{table.path}: {name} is read in {used.name}", stacklevel=2)
+    return used.factor
+
+
+def without_unit(table: ForeignTable, place: int, quantity: str) -> str:
+    """The name of a column without its unit."""
+    name, _ = _name_and_unit(table, place, quantity)
+    return name
+
+
+def _name_and_unit(table: ForeignTable, place: int, quantity: str) -> tuple[str, Unit | None]:
+    name = table.names[place]
+    try:
+        return unit_in_name(name, quantity)
+    except AmbiguousUnitError as error:
+        expected = f"the name of the column {name} with another unit"
+        raise table.error(expected, str(error)) from None

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from laggard.simulator.timing.tables import (
     ForeignTable,
     read_foreign_table,
     to_unit,
-    unit_in_name,
 )
+from laggard.units import unit_in_name
 
 COLUMN = "seconds"
 """The column of durations where none is named and several have numbers."""
@@ -74,11 +75,12 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
             raise InvalidSettingError("Trace", "worker", expected, worker)
     place = _find_durations(table, column, ranks)
     factor = to_unit(table, place, "time", unit)
-    seconds = np.array([_duration(table, index, place) for index in range(len(table.rows))])
+    rows = range(len(table.rows))
+    seconds = np.array([_duration(table, index, place, factor) for index in rows])
     if ranks is None:
-        return Rows(seconds * factor, None)
+        return Rows(seconds, None)
     (owners,) = table.ranks(ranks)
-    return Rows(seconds * factor, np.array(owners))
+    return Rows(seconds, np.array(owners))
 
 
 def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) -> int:
@@ -139,14 +141,14 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
         factor = to_unit(table, place, "time", unit)
         for index, row in enumerate(table.rows):
             if row[place]:
-                seconds.append(factor * _duration(table, index, place))
+                seconds.append(_duration(table, index, place, factor))
                 owners.append(ranks[names[place]])
     return Rows(np.array(seconds), np.array(owners))
 
 
-def _duration(table: ForeignTable, index: int, place: int) -> float:
+def _duration(table: ForeignTable, index: int, place: int, factor: Decimal) -> float:
     cell = table.rows[index][place]
-    seconds = table.number(cell)
+    seconds = table.number(cell, factor)
     if seconds is None or not 0 < seconds < math.inf:
         raise table.error_in_row(index, f"numbers > 0 as {table.names[place]}", cell)
     return seconds

@@ -1,0 +1,160 @@
+"""Units of time, size and bandwidth, in column names, in configs and in docstrings.
+
+laggard computes in seconds, bytes and bytes per second. Bits are never taken for bytes: where a
+spelling may mean either, it is refused.
+"""
+
+import re
+from decimal import Decimal
+from functools import cache
+from typing import Any, NamedTuple
+
+from laggard.docstrings import describe_keys
+
+SECONDS = {"s": "1", "ms": "0.001", "us": "0.000001", "ns": "1e-9", "min": "60", "h": "3600"}
+TIME_SPELLINGS = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+    "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
+    "usec": "us", "usecs": "us", "micros": "us", "microsecond": "us", "microseconds": "us",
+    "µs": "us", "μs": "us", "µsec": "us", "μsec": "us",
+    "nsec": "ns", "nsecs": "ns", "nanos": "ns", "nanosecond": "ns", "nanoseconds": "ns",
+    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h",
+}  # fmt: skip
+DATA_UNIT = re.compile(
+    r"(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<base>bits?|bytes?|b)"
+    r"(?P<second>ps|(/|_?per_?)s(ec|econd)?)?",
+    re.IGNORECASE,
+)
+POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+QUANTITIES = {"s": "time", "bytes": "size", "bytes/s": "bandwidth", "operations/s": "speed"}
+"""What laggard's own units measure; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
+UNIT_IN_DOCSTRING = re.compile(rf"(?:^|\s)\(({'|'.join(QUANTITIES)})[,;)]")
+OWN_UNITS = {"time": "seconds", "size": "bytes", "bandwidth": "bytes/s", "speed": "operations/s"}
+EXPECTED_FORMS = {
+    "time": "a number (seconds), or text with its unit, as 10 ms",
+    "size": "a number (bytes), or text with its unit, as 25 MB",
+    "bandwidth": "a number (bytes/s), or text with its unit, as 10 Gbit/s",
+    "speed": "a number (operations/s)",
+}
+NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(\D.*?)\s*", re.I)
+
+
+class AmbiguousUnitError(ValueError):
+    """A spelling that may mean bits or bytes."""
+
+
+class Unit(NamedTuple):
+    """A unit: its name, and the factor to laggard's own unit."""
+
+    name: str
+    factor: Decimal
+
+
+def unit_named(text: str, quantity: str) -> Unit | None:
+    """The unit of a quantity that `text` spells, else None.
+
+    Raises:
+        AmbiguousUnitError: it may mean bits or bytes.
+
+    Example:
+        >>> unit_named("msec", "time").name, unit_named("Gbps", "bandwidth").name
+        ('ms', 'Gbit/s')
+        >>> unit_named("ms", "size"), unit_named("MiB", "size").factor
+        (None, Decimal('1048576'))
+    """
+    if quantity != "time":
+        return _data_unit(text, quantity)
+    for spelling in (text, text.lower()):
+        name = TIME_SPELLINGS.get(spelling, spelling)
+        if name in SECONDS:
+            return Unit(name, Decimal(SECONDS[name]))
+    return None
+
+
+def _data_unit(text: str, quantity: str) -> Unit | None:
+    """The unit of a size or a bandwidth; a bandwidth is per second, whether it says so or not."""
+    match = DATA_UNIT.fullmatch(text)
+    if match is None or (quantity == "size" and match["second"]) or quantity == "speed":
+        return None
+    prefix, base = match["prefix"].lower(), match["base"]
+    is_bits = base.lower().startswith("bit")
+    if len(base) == 1:
+        is_bits = base == "b"
+        # `Mbps` and `mbps` are megabits everywhere, `MB` megabytes; `mb`, `mb/s` and `MBPS` either
+        is_rate = (match["second"] or "") == "ps"
+        looks_careless = text.islower() if is_bits else text.isupper() and match["second"]
+        if looks_careless and not (is_bits and is_rate):
+            names = f"{_name(prefix, '', True, quantity)} or {_name(prefix, '', False, quantity)}"
+            raise AmbiguousUnitError(f"{text} may be {names}")
+    if is_bits and quantity == "size":
+        return None
+    factor = Decimal(1024 if match["binary"] else 1000) ** POWERS[prefix]
+    if is_bits:
+        factor /= 8
+    return Unit(_name(prefix, match["binary"].lower(), is_bits, quantity), factor)
+
+
+def _name(prefix: str, binary: str, is_bits: bool, quantity: str) -> str:
+    if prefix != "k" or binary:
+        prefix = prefix.upper()
+    base = "bit" if is_bits else "B"
+    per = "/s" if quantity == "bandwidth" else ""
+    return f"{prefix}{binary}{base}{per}"
+
+
+def unit_in_name(name: str, quantity: str) -> tuple[str, Unit | None]:
+    """The name of a column without its unit, and that unit: `duration_ms`, `time (us)`, `t [s]`.
+
+    Raises:
+        AmbiguousUnitError: the unit may mean bits or bytes.
+
+    Example:
+        >>> unit_in_name("duration_ms", "time")[0], unit_in_name("from", "time")
+        ('duration', ('from', None))
+    """
+    match = re.fullmatch(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]", name)
+    if match is None:
+        match = re.fullmatch(r"(.*?)\s*/\s*([a-zµμ]+)", name)
+    if match is not None:
+        unit = unit_named(match[2], quantity)
+        if unit is not None:
+            return match[1].strip(), unit
+    words = re.split(r"[_ .-]", name)
+    # a unit may itself have underscores, as bytes_per_s
+    for count in (3, 2, 1):
+        if len(words) > count:
+            ending = "_".join(words[-count:])
+            unit = unit_named(ending, quantity)
+            if unit is not None:
+                return name[: -len(ending) - 1].strip(), unit
+    return name, None
+
+
+def read_quantity(text: str, quantity: str) -> float:
+    """The number in a text with its unit, in laggard's own unit.
+
+    Raises:
+        ValueError: it is no number with a unit of this quantity, or the unit is ambiguous.
+
+    Example:
+        >>> read_quantity("10 ms", "time"), read_quantity("1 Gbit/s", "bandwidth")
+        (0.01, 125000000.0)
+    """
+    match = NUMBER_AND_UNIT.fullmatch(text)
+    unit = None
+    if match is not None:
+        unit = unit_named(match[2], quantity)
+    if match is None or unit is None:
+        raise ValueError(f"expected {EXPECTED_FORMS[quantity]}, got {text!r:.80}")
+    return float(Decimal(match[1]) * unit.factor)
+
+
+@cache
+def quantities_of(*recipes: Any) -> dict[str, str]:
+    """What each argument of a class or function measures, where its docstring names the unit."""
+    quantities = {}
+    for key, meaning in describe_keys(*recipes).items():
+        match = UNIT_IN_DOCSTRING.search(meaning)
+        if match is not None:
+            quantities[key] = QUANTITIES[match[1]]
+    return quantities
