@@ -10,16 +10,15 @@ from laggard.models.cifar import cifar10, cifar100
 from laggard.models.data import DataMissingError, Dataset, digits, fashion_mnist, mnist
 from laggard.models.files import (
     Samples,
-    femnist,
     idx,
     libsvm,
-    read_femnist,
     read_idx_files,
     read_libsvm,
     read_text,
     text_file,
 )
 from laggard.models.generated import Language, characters, synthetic, synthetic_images
+from laggard.models.leaf import femnist, leaf, read_femnist, read_leaf
 from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
 from laggard.models.networks import MLP, LeNet5, Logistic, ResNet, TorchModule
 from laggard.models.partition import (
@@ -73,6 +72,7 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "libsvm": libsvm,
     "text": text_file,
     "femnist": femnist,
+    "leaf": leaf,
     "idx": idx,
     "synthetic": synthetic,
     "synthetic_images": synthetic_images,
@@ -82,6 +82,7 @@ READERS: Mapping[Callable[..., Dataset], Callable[..., Samples]] = {
     libsvm: read_libsvm,
     text_file: read_text,
     femnist: read_femnist,
+    leaf: read_leaf,
     idx: read_idx_files,
 }
 """Data set in a file -> what reads it, with the same arguments, without torch."""
@@ -134,6 +135,7 @@ __all__ = [
     "fashion_mnist",
     "femnist",
     "idx",
+    "leaf",
     "libsvm",
     "mnist",
     "synthetic",

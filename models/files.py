@@ -1,16 +1,12 @@
-"""Data sets in users' files: libsvm, plain text, and FEMNIST in the format of LEAF."""
+"""Data sets in users' files: libsvm, plain text and IDX."""
 
 import io
-import json
-import math
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from laggard.files import UnreadableFileError, natural_key, read_bytes
+from laggard.files import UnreadableFileError, read_bytes
 from laggard.models.data import Dataset
 from laggard.models.generated import MAX_NUMBERS, RANGES, characters, synthetic
 from laggard.models.idx_files import read_idx
@@ -20,10 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_DENSE = 10**9
-"""The limit on the numbers of inputs from a libsvm file or FEMNIST: 4 GB in single precision."""
-SHAPE, CLASSES = (1, 28, 28), 62
-"""The shape of an image of FEMNIST; ten digits, 26 capital and 26 small letters."""
-IMAGE_PIXELS = math.prod(SHAPE)
+"""The limit on the numbers of inputs from files: 4 GB in single precision."""
 
 
 class Samples(NamedTuple):
@@ -94,25 +87,6 @@ def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Datase
         ValueError: the file is not UTF-8, too short or too long, or repeats one character.
     """
     return read_text(file, positions, test_share).dataset("text")
-
-
-def femnist(file: str, test_file: str) -> Dataset:
-    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with writers, from LEAF.
-
-    Pixels are LEAF's, from 0 for ink to 1 for paper. `partition: by_writer` gives each writer to
-    one worker.
-
-    Args:
-        file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train`
-            of LEAF.
-        test_file: the same for test samples: `data/femnist/data/test`.
-
-    Source: Caldas et al. (2018), arXiv:1812.01097; Cohen et al. (2017), arXiv:1702.05373.
-
-    Raises:
-        ValueError: a file is no JSON, or not as LEAF writes it, or there are more than 10^9 pixels.
-    """
-    return read_femnist(file, test_file).dataset("femnist")
 
 
 def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) -> Samples:
@@ -207,105 +181,6 @@ def read_text(file: str, positions: int, test_share: float) -> Samples:
     y = codes[1 : length + 1].reshape(pieces, positions)
     test, train = _draw_test(pieces, test_share, np.arange(pieces)[::-1])
     return Samples(x, y, train, test, len(alphabet))
-
-
-def read_femnist(file: str, test_file: str) -> Samples:
-    """The samples of `femnist`: images `(samples, 1, 28, 28)`.
-
-    Raises:
-        ValueError: as in `femnist`.
-    """
-    train = list(_read_writers("file", file))
-    test = list(_read_writers("test_file", test_file))
-    _, x, y = zip(*train, *test, strict=True)
-    images = np.concatenate(x).reshape(-1, *SHAPE)
-    numbers: dict[str, int] = {}  # of users, who may be in several files
-    writers = []
-    for user, _, labels in train:
-        number = numbers.setdefault(user, len(numbers))
-        writers.append(np.full(len(labels), number))
-    writer = np.concatenate(writers)
-    rows = len(writer)
-    return Samples(images, np.concatenate(y), slice(rows), slice(rows, None), CLASSES, writer)
-
-
-def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """The writers of a file, or of a folder's `*.json` in order.
-
-    Yields:
-        The name, the images `(samples, 784)` and the labels `(samples,)` of each writer.
-    """
-    path, images = Path(name), 0
-    files = [path]
-    if path.is_dir():
-        files = sorted(path.glob("*.json*"), key=lambda found: natural_key(found.name))
-    for file in files:
-        try:
-            document = json.loads(read_bytes(file))
-        except UnreadableFileError as error:
-            raise wrong_file(key, file, "JSON", error.reason) from None
-        except (ValueError, RecursionError) as error:  # text in another encoding is a ValueError
-            raise wrong_file(key, file, "JSON", str(error)) from None
-        try:
-            users = [(str(user), document["user_data"][user]) for user in document["users"]]
-            counts = _sample_counts(key, file, document)
-        except (KeyError, TypeError, IndexError):
-            expected = "a list users, and user_data of each of them"
-            raise wrong_file(key, file, expected, "others") from None
-        for user, data in users:
-            try:
-                x, y = _read_images(data)
-            except (KeyError, TypeError, ValueError, OverflowError):
-                pixels = f"x with {IMAGE_PIXELS} numbers from 0 to 1 an image"
-                expected = f"{pixels}, and y with its label from 0 to {CLASSES - 1}"
-                raise wrong_file(key, file, expected, f"others for {user!r}") from None
-            if len(y) and counts.get(user, len(y)) != len(y):
-                expected = f"num_samples = {counts[user]} of {user!r}"
-                raise wrong_file(key, file, expected, f"{len(y)} samples")
-            images += len(y)
-            if images * IMAGE_PIXELS > MAX_DENSE:
-                expected = f"at most {MAX_DENSE // IMAGE_PIXELS} images"
-                raise wrong_file(key, file, expected, f"{images} so far")
-            yield user, x, y
-    if not images:
-        raise wrong_file(key, name, "images", "none")
-
-
-def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
-    """The number of samples of each user, as the file says it apart from their data.
-
-    Raises:
-        ValueError: its lists of users, data and counts contradict each other; names the user.
-    """
-    users = [str(user) for user in document["users"]]
-    repeated = [user for user, count in Counter(users).items() if count > 1]
-    if repeated:
-        raise wrong_file(key, file, "each user once", f"{repeated[0]!r} twice")
-    unlisted = sorted(set(document["user_data"]) - set(users), key=natural_key)
-    if unlisted:
-        raise wrong_file(key, file, "data of listed users alone", f"data of {unlisted[0]!r}")
-    counts = document.get("num_samples", [])
-    if counts and len(counts) != len(users):
-        raise wrong_file(key, file, f"{len(users)} num_samples, one a user", f"{len(counts)}")
-    return dict(zip(users, counts, strict=False))
-
-
-def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of a writer.
-
-    Raises:
-        ValueError: a shape, a pixel or a label is wrong.
-    """
-    x = np.array(data["x"], dtype=np.float32).reshape(-1, IMAGE_PIXELS)
-    y = np.array(data["y"], dtype=object)
-    if len(x) != len(data["x"]) or len(x) != len(y):
-        raise ValueError
-    if not ((x >= 0) & (x <= 1)).all():
-        raise ValueError
-    for label in y:
-        if type(label) is not int or not 0 <= label < CLASSES:  # a bool is no label
-            raise ValueError
-    return x, y.astype(np.int64)
 
 
 def idx(

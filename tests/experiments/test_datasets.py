@@ -74,6 +74,7 @@ GIVEN = {
     "libsvm": {"file": "rows.txt", "test_share": 0.3},
     "text": {"file": "prose.txt", "positions": 7, "test_share": 0.3},
     "femnist": {"file": "train", "test_file": "test"},
+    "leaf": {"file": "train", "test_file": "test", "shape": "28x28"},
     "idx": {
         "file": str(ROOT / "configs/data/letters_train_images.idx.gz"),
         "labels_file": str(ROOT / "configs/data/letters_train_labels.idx.gz"),

@@ -89,6 +89,7 @@ def files(small_mnist, monkeypatch):
         "libsvm": rows,
         "text": written,
         "femnist": {"file": str(train), "test_file": str(test)},
+        "leaf": {"file": str(train), "test_file": str(test)},
     }
 
 

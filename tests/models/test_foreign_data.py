@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from laggard.models import DataMissingError, Dataset, idx, mnist
-from laggard.models.files import read_femnist, read_libsvm
+from laggard.models.files import read_libsvm
 from laggard.models.idx_files import ELEMENT_TYPES, SHA256, read_idx
+from laggard.models.leaf import leaf as leaf_set
+from laggard.models.leaf import read_femnist
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -250,3 +252,69 @@ class Endless(torch.utils.data.IterableDataset):
 def test_data_set_without_length_is_refused():
     with pytest.raises(TypeError, match=r"^train: expected a data set with a length"):
         Dataset.from_torch(Endless(), [([0.0], 0)])
+
+
+def write_users(path, **samples):
+    """LEAF's document of users, each with inputs and labels."""
+    data = {user: {"x": x, "y": y} for user, (x, y) in samples.items()}
+    counts = [len(user["y"]) for user in data.values()]
+    document = {"users": list(data), "num_samples": counts, "user_data": data}
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_leaf_reads_numbers_of_any_shape(tmp_path):
+    """As LEAF's synthetic set has them, and images that are nested or flat."""
+    train = write_users(tmp_path / "a.json", u1=([[0.5, -2], [3, 4]], [0, 2]), u0=([], []))
+    test = write_users(tmp_path / "b.json", u0=([[7, 8]], [1]))
+    data = leaf_set(train, test)
+    assert (data.shape, data.classes, data.labels) == ((2,), 3, ())
+    assert data.train_x.tolist() == [[0.5, -2], [3, 4]]
+    assert (data.test_x.tolist(), data.test_y.tolist()) == ([[7, 8]], [1])
+    assert leaf_set(train, test, shape="1x1x2").shape == (1, 1, 2)
+    nested = write_users(tmp_path / "c.json", u=([[[1, 2, 3], [4, 5, 6]]] * 2, [0, 1]))
+    assert leaf_set(nested, nested).shape == (2, 3)
+
+
+def test_leaf_labels_each_character_by_the_next(tmp_path):
+    """As in LEAF's Shakespeare: a piece of text, and the character after it."""
+    train = write_users(tmp_path / "a.json", ROMEO=(["abca", "bcab"], ["b", "c"]))
+    test = write_users(tmp_path / "b.json", JULIET=(["dabc"], ["a"]), NURSE=([], []))
+    data = leaf_set(train, test)
+    assert (data.shape, data.classes, data.labels) == ((4,), 4, (4,))
+    assert data.train_x.tolist() == [[0, 1, 2, 0], [1, 2, 0, 1]]
+    assert data.train_y.tolist() == [[1, 2, 0, 1], [2, 0, 1, 2]]
+    assert data.test_y.tolist() == [[0, 1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        ([[1, 2], [3]], [0, 1], "numbers and y"),
+        ([[1, 2], [3, float("inf")]], [0, 1], "numbers and y"),
+        ([[1, 2]], [0, 1], "numbers and y"),
+        ([[1, 2]], [0.5], "numbers and y"),
+        ([[1, 2]], [True], "numbers and y"),
+        (["photo.jpg"], [1], "numbers and y"),
+        (["abc", "ab"], ["d", "c"], "numbers and y"),
+        (["abc"], ["de"], "numbers and y"),
+        ([["1", "a tweet"]], ["4"], "numbers and y"),
+        ([[1, 2, 3]], [0], "of the shape"),
+        (["abc"], ["d"], "of the shape"),
+        ([[1, 2]], [3], "labels of the training set"),
+    ],
+)
+def test_leaf_refuses_other_samples_with_user(tmp_path, x, y, reason):
+    train = write_users(tmp_path / "a.json", u=([[1, 2], [3, 4]], [0, 1]))
+    test = write_users(tmp_path / "b.json", v=(x, y))
+    with pytest.raises(ValueError, match=reason) as refused:
+        leaf_set(train, test)
+    assert str(refused.value).startswith(f"test_file = {test} with ")
+    assert "'v'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_leaf_refuses_shape_of_another_size(tmp_path):
+    path = write_users(tmp_path / "a.json", u=([[1, 2]], [0]))
+    with pytest.raises(ValueError, match=r"shape = 3: expected a shape of 2 numbers"):
+        leaf_set(path, path, shape="3")

@@ -3,13 +3,13 @@ it is broken.
 """
 
 import json
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 from laggard.models import ByWriter, Logistic, Supervised, femnist
-from laggard.models import files as module
 from tests.models.releases import leaf_document, write_leaf
 
 
@@ -58,7 +58,7 @@ IMAGE = [0.5] * 784
 BROKEN = {
     "expected JSON": [b"", user().encode()[:-3], b"<html>", b'{"users": ["\xff"]}', b"[" * 100_000],
     "expected a list users": [b"[]", b"{}", b'{"users": ["f1"], "user_data": {}}'],
-    "with none: expected images": [b'{"users": [], "user_data": {}}', user(x=[], y=[])],
+    "with none: expected samples": [b'{"users": [], "user_data": {}}', user(x=[], y=[])],
     "expected x with 784 numbers from 0 to 1": [
         json.dumps({"users": ["f1"], "user_data": {"f1": {"y": [1]}}}),
         json.dumps({"users": ["f1"], "user_data": {"f1": 3}}),
@@ -89,10 +89,10 @@ def test_broken_file_is_refused(tmp_path, folders, key, content, text):
 
 def test_empty_folder_and_too_many_images_are_refused(tmp_path, folders, monkeypatch):
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(ValueError, match=r"test_file = .*nothing with none: expected images"):
+    with pytest.raises(ValueError, match=r"test_file = .*nothing with none: expected samples"):
         femnist(str(folders[0]), str(tmp_path / "nothing"))
-    monkeypatch.setattr(module, "MAX_DENSE", 5 * 784)
-    with pytest.raises(ValueError, match="expected at most 5 images"):
+    monkeypatch.setattr(sys.modules["laggard.models.leaf"], "MAX_DENSE", 5 * 784)
+    with pytest.raises(ValueError, match="expected at most 3920 numbers"):
         femnist(*map(str, folders))
 
 
