@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.experiments.real.processes import RealRun
 
 MODULE = "laggard.experiments.real.comparison"
-RECORDERS = ("chrome", "straggler-analysis")
+RECORDERS = ("chrome", "horovod", "straggler-analysis")
 
 
 def add_real_options(parser: ArgumentParser, content: str) -> None:
@@ -141,13 +141,13 @@ def import_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "format",
         choices=RECORDERS,
-        help="format: of PyTorch's profiler, or of ByteDance's StragglerAnalysis",
+        help="format: of PyTorch's profiler, Horovod's timeline, or ByteDance's StragglerAnalysis",
     )
     parser.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
-        help="one Chrome trace for each worker, or one Parquet table",
+        help="one Chrome trace for each worker, one timeline, or one Parquet table",
     )
     parser.add_argument(
         "--out",
@@ -159,25 +159,32 @@ def import_arguments(parser: ArgumentParser) -> None:
 
 def import_recording(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.real import importers
+    from laggard.experiments.real import horovod, importers
 
     paths = [Path(file) for file in args.files]
+    if args.format != "chrome" and len(paths) > 1:
+        raise ConfigError(
+            "", f"expected one file, got {len(paths)}", f"laggard import {args.format}"
+        )
+    network: dict[str, float] = {}
     if args.format == "chrome":
         steps = importers.chrome_steps(paths)
-    elif len(paths) == 1:
-        steps = importers.straggler_analysis_steps(paths[0])
+    elif args.format == "horovod":
+        timeline = horovod.read_timeline(paths[0])
+        steps, network = timeline.steps, horovod.fit_network(timeline)
     else:
-        problem = f"expected one table, got {len(paths)}"
-        raise ConfigError("", problem, "laggard import straggler-analysis")
-    config = importers.write_import(steps, args.format, Path(args.out))
+        steps = importers.straggler_analysis_steps(paths[0])
+    config = importers.write_import(steps, args.format, Path(args.out), network)
     workers = count(steps["worker"].nunique(), "worker")
     common = count(steps["step"].nunique(), "step")
     print(f"{workers}, {common} recorded by all of them")
     print(config)
-    print(
-        "It replays these steps on a network that takes no time. cluster.network asks what another"
-    )
-    print("network costs; cluster.compute.order=bootstrap draws steps beyond the recorded ones.")
+    if network:
+        print("It replays these steps on a ring that is fitted to the recorded sums.")
+    else:
+        print("It replays these steps on a network that takes no time.")
+    print("cluster.network asks what another network costs, and cluster.compute.order=bootstrap")
+    print("draws steps beyond the recorded ones.")
     print(f"Next: laggard run {config}")
     return DONE
 

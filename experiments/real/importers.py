@@ -190,17 +190,23 @@ def _common_steps(steps: pd.DataFrame, where: str) -> pd.DataFrame:
     return table.astype({"worker": np.int64, "step": np.int64})
 
 
-def write_import(steps: pd.DataFrame, name: str, folder: Path) -> Path:
-    """Write a table of compute times, and the config that replays it.
+def write_import(
+    steps: pd.DataFrame, name: str, folder: Path, network: Mapping[str, float]
+) -> Path:
+    """Write a table of compute times, and the synchronous config that replays it.
 
-    The config is synchronous, on a network that takes no time.
+    Args:
+        network: its `cluster.network`; empty for one that takes no time.
     """
     workers = int(steps["worker"].nunique())
     updates = int(steps["step"].nunique())
+    cluster: dict[str, Any] = {"workers": workers, "compute": replay(COMPUTE_TABLE)}
+    if network:
+        cluster["network"] = dict(network)
     document = {
         "name": name,
         "question": "How long do the recorded steps take?",
-        "cluster": {"workers": workers, "compute": replay(COMPUTE_TABLE)},
+        "cluster": cluster,
         "algorithm": "all_reduce",
         "task": {"model": "timing"},
         "stop": {"updates": updates},

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.engine.regrouping import CrashRule
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
@@ -20,6 +19,7 @@ from laggard.simulator.network.topology import (
     names_of_topologies,
     resolve_topology,
 )
+from laggard.simulator.timing.failures import CrashRule
 from laggard.simulator.timing.roles import Role as Role
 
 

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.engine.regrouping import CrashRule
 from laggard.simulator.errors import InvalidSettingError, NonNegative
+from laggard.simulator.timing.failures import CrashRule
 
 
 @dataclass(frozen=True)

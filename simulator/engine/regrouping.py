@@ -1,7 +1,7 @@
 """Methods without a server that go on after a crash: their nodes stop, meet, and begin again."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from laggard.simulator.engine.machine import WORK_ENDS, Machine
 from laggard.simulator.engine.services import Services
@@ -9,24 +9,11 @@ from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, Gradient, G
 from laggard.simulator.network.mixing import NodePeers
 from laggard.simulator.network.topology import Among
 from laggard.simulator.timing.events import Work, new_work
+from laggard.simulator.timing.failures import CrashRule
 
 if TYPE_CHECKING:
     from simpy.events import Event
     from torch import Tensor
-
-
-class CrashRule(NamedTuple):
-    """How a method without a server goes on after a crash.
-
-    Attributes:
-        shrinks: whether the others go on without a node that is down; else they wait for it.
-        seconds: how long the nodes take to notice and to meet again (s).
-        one_model: whether all nodes have the same model after as many updates.
-    """
-
-    shrinks: bool
-    seconds: float
-    one_model: bool
 
 
 class Regrouping:

@@ -13,7 +13,7 @@ from laggard.simulator.engine.evaluations import Evaluations
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.engine.recovery import Recoveries
-from laggard.simulator.engine.regrouping import CrashRule, ElasticNode, Regrouping
+from laggard.simulator.engine.regrouping import ElasticNode, Regrouping
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
 from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria, check_periods
@@ -33,6 +33,7 @@ from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collecti
 from laggard.simulator.timing.distributions import Distribution, Durations
 from laggard.simulator.timing.distributions.distribution import is_law
 from laggard.simulator.timing.events import Event, Message
+from laggard.simulator.timing.failures import CrashRule
 from laggard.simulator.timing.streams import (
     BATCHES,
     CHOICES,

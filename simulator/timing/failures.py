@@ -1,7 +1,7 @@
-"""Crashes of servers, and the checkpoints from which they return."""
+"""Crashes of servers and their checkpoints; how methods without a server go on after a crash."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from laggard.simulator.errors import (
     HUGE,
@@ -87,3 +87,17 @@ class ServerCrash(Settings):
         if self.uptime is not None:
             return mean_of(self.uptime)
         return self.at or 0.0
+
+
+class CrashRule(NamedTuple):
+    """How a method without a server goes on after a crash.
+
+    Attributes:
+        shrinks: whether the others go on without a node that is down; else they wait for it.
+        seconds: how long the nodes take to notice and to meet again (s).
+        one_model: whether all nodes have the same model after as many updates.
+    """
+
+    shrinks: bool
+    seconds: float
+    one_model: bool

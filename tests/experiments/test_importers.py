@@ -387,7 +387,7 @@ def test_files_of_different_runs_are_refused(
     missing = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "none.json"))
     assert missing == f"{tmp_path}/none.json: cannot be read: No such file or directory\n"
     two = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", "a", "b")
-    assert two == "laggard import straggler-analysis: expected one table, got 2\n"
+    assert two == "laggard import straggler-analysis: expected one file, got 2\n"
 
 
 TABLES: Mapping[str, tuple[Callable[[], Any], str]] = {
