@@ -26,6 +26,7 @@ from laggard.experiments.config.parts import (
     RecordPart,
     StopPart,
 )
+from laggard.experiments.config.places import name_places
 from laggard.experiments.config.revisions import revisions_of
 from laggard.experiments.config.schema import Part, Seed
 from laggard.experiments.config.task import TASK
@@ -145,7 +146,7 @@ def parse(
     try:
         return Config.model_validate(document, context={"stored": stored, "cache": cache})
     except ValidationError as error:
-        raise translate_error(error, document) from None
+        raise name_places(translate_error(error, document), Config) from None
 
 
 @contextmanager

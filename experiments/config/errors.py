@@ -33,6 +33,7 @@ UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, Runtime
 SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "world_size": "workers"}
 """Names that other tools have for a key and that do not resemble it."""
 MAX_VALUE_TEXT = 160
+UNKNOWN_KEY = "unknown key"
 
 
 class ConfigError(ValueError):
@@ -81,7 +82,7 @@ def error_line(error: Exception) -> str:
 def unknown_key(key: str, known: Iterable[str]) -> ConfigError:
     """The refusal of an unknown key, with the key that was probably meant."""
     hint = suggest(key, known) or f"expected one of {', '.join(known)}"
-    return ConfigError(key, f"unknown key; {hint}")
+    return ConfigError(key, f"{UNKNOWN_KEY}; {hint}")
 
 
 def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:

@@ -1,0 +1,82 @@
+"""Keys at a wrong level: the line says where they belong."""
+
+import pytest
+
+from laggard import ConfigError
+from laggard.experiments.config.config import Config, parse
+from laggard.experiments.config.document import put
+from laggard.experiments.config.places import places
+
+PLACES = {place for group in places(Config).values() for place in group}
+GROUPS = {place.rpartition(".")[0] for place in PLACES}
+LISTS = (
+    "cluster.slowdowns",
+    "cluster.server_crashes",
+    "cluster.network.cards",
+    "cluster.network.links",
+    "cluster.network.groups.trunks",
+)
+
+
+def moved(place):
+    """The places one level up and down at which no key of this name is known."""
+    group, _, key = place.rpartition(".")
+    if group:
+        yield ".".join([*group.split(".")[:-1], key])
+    for other in sorted(GROUPS - {group}):
+        if other.rpartition(".")[0] == group:
+            yield f"{other}.{key}"
+
+
+def refusal(place):
+    """The problems of a config with a key at a dotted place."""
+    document = {}
+    words = place.split(".")
+    for depth in range(1, len(words)):
+        group = ".".join(words[:depth])
+        document = put(document, group, {})
+    document = put(document, place, 1)
+    for group in LISTS:
+        if place.startswith(f"{group}."):
+            inner = document
+            for word in group.split(".")[:-1]:
+                inner = inner[word]
+            last = group.rpartition(".")[2]
+            inner[last] = [inner[last]]
+    with pytest.raises(ConfigError) as caught:
+        parse(document)
+    return [caught.value, *caught.value.others]
+
+
+CASES = [
+    (place, wrong)
+    for place in sorted(PLACES)
+    for wrong in moved(place)
+    if wrong not in PLACES and not place.endswith("_sha256") and not wrong.startswith("sweep")
+]
+
+
+@pytest.mark.parametrize("first", range(0, len(CASES), 50))
+def test_key_at_another_level_is_told_its_place(first):
+    for place, wrong in CASES[first : first + 50]:
+        problems = [str(error) for error in refusal(wrong)]
+        assert any(place in problem for problem in problems), (place, wrong, problems)
+
+
+def test_all_keys_are_moved():
+    assert len({place for place, _ in CASES}) > 200
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"cluster": {"network": {"preset": "10gbe"}}}, "cluster.preset"),
+        ({"learning_rate": 0.1}, "learning.lr"),
+        ({"evaluate": {"updates": 3}}, "stop.updates; or did you mean every_updates?"),
+        ({"algorithm": {"name": "async_ps", "wait_for": 2}}, "it is a key of k_sync"),
+        ({"cluster": {"wrkers": 3}}, "unknown key; did you mean workers?"),
+    ],
+)
+def test_unknown_key_has_its_remedy(document, told):
+    with pytest.raises(ConfigError, match=rf"unknown key.*{told}" if told[0] != "u" else told):
+        parse(document)
