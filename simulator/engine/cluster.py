@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
-from laggard.simulator.timing.failures import Checkpoint, ServerCrash
+from laggard.simulator.timing.failures import Checkpoint, ServerCrash, unite_server_crashes
 from laggard.simulator.timing.slowdowns import Crash, Recorded, Slowdown, unite_crashes
 from laggard.simulator.timing.steps import StepFunction
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
@@ -102,6 +101,11 @@ class Cluster(Settings):
         return unite_crashes(crashes)
 
     @property
+    def server_downs(self) -> list[ServerCrash]:
+        """The crashes of servers; times down of a shard that touch or overlap are one crash."""
+        return unite_server_crashes(self.server_crashes)
+
+    @property
     def crash_moments(self) -> list[float]:
         """The moments (s) that the cluster's settings name for crashes and returns."""
         moments = [crash.at for crash in self.crashes]
@@ -137,7 +141,7 @@ class Cluster(Settings):
         raise InvalidSettingError("Cluster", f"{key}.{field}", expected, got)
 
     def _check_server_crashes(self) -> None:
-        """Refuse crashes of a server that is down, and a law of its crashes beside others."""
+        """Refuse a law of a server's crashes beside others."""
         by_shard: dict[int, list[int]] = {}
         for index, crash in enumerate(self.server_crashes):
             by_shard.setdefault(crash.shard, []).append(index)
@@ -150,14 +154,3 @@ class Cluster(Settings):
                     expected = f"null, since shard {shard} has other crashes too"
                     key = f"server_crashes.{index}.uptime"
                     raise InvalidSettingError("Cluster", key, expected, crash.uptime)
-            self._check_shard(shard, indices)
-
-    def _check_shard(self, shard: int, indices: Sequence[int]) -> None:
-        """Refuse crashes of one shard before its return from the last one."""
-        crashes = [(self.server_crashes[index].first, index) for index in indices]
-        for (at, before), (next_at, index) in pairwise(sorted(crashes)):
-            back = at + self.server_crashes[before].restore_seconds
-            if next_at <= back:
-                when = f"when shard {shard} is back from the crash before"
-                key, expected = f"server_crashes.{index}.at", f"a moment after {back:g} s, {when}"
-                raise InvalidSettingError("Cluster", key, expected, next_at)

@@ -99,7 +99,7 @@ class Recoveries:
         self._rows: list[list[float]] = []  # as `columns` has them
         self._applies = 0  # updates at the last crash
         self._in_vain = 0  # crashes in a row without an update
-        for crash in cluster.server_crashes:
+        for crash in cluster.server_downs:
             rank, restore_seconds = SERVER - crash.shard, crash.restore_seconds
             if crash.uptime is None:
                 services.env.daemon(crash.at or 0.0, partial(self._crash, rank, restore_seconds))

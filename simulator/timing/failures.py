@@ -1,6 +1,7 @@
 """Crashes of servers and their checkpoints; how methods without a server go on after a crash."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from laggard.simulator.errors import (
@@ -87,6 +88,28 @@ class ServerCrash(Settings):
         if self.uptime is not None:
             return mean_of(self.uptime)
         return self.at or 0.0
+
+
+def unite_server_crashes(crashes: Sequence[ServerCrash]) -> list[ServerCrash]:
+    """One crash for each time that a shard is down: the union of intervals that touch or overlap.
+
+    Crashes by a law never overlap, since the next one counts from the return.
+    """
+    united: list[ServerCrash] = []
+    last: dict[int, int] = {}  # shard -> the place of its last crash in `united`
+    by_time = sorted(crashes, key=lambda crash: crash.first)  # equal ones stay as they are listed
+    for crash in by_time:
+        place = last.get(crash.shard)
+        if place is not None:
+            before = united[place]
+            back = before.first + before.restore_seconds
+            if crash.first <= back:
+                end = max(back, crash.first + crash.restore_seconds)
+                united[place] = replace(before, restore_seconds=end - before.first)
+                continue
+        last[crash.shard] = len(united)
+        united.append(crash)
+    return united
 
 
 class CrashRule(NamedTuple):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laggard import load
+from laggard import load, sweep
 from laggard.experiments.config import config as config_module
 from laggard.experiments.config.grid import RunSpec
 
@@ -80,3 +80,19 @@ def test_average_of_uneven_shards_has_new_id(tmp_path, monkeypatch, partition, w
 def test_other_runs_keep_their_ids(tmp_path, monkeypatch, overrides):
     before, now = digests(tmp_path, monkeypatch, *overrides)
     assert before == now
+
+
+def test_old_folder_is_used_but_for_touched_runs(tmp_path, monkeypatch):
+    """Runs of the version before: those that a rule can touch are simulated again, no other."""
+    path = tmp_path / "toy.yaml"
+    limits = "{updates: 3}, {updates: 5}, {time: 0.3}, {time: 0.4}"
+    path.write_text(f"{TOY}sweep:\n  stop: [{limits}]\n")
+    out = tmp_path / "results"
+    with monkeypatch.context() as old:
+        old.setattr(config_module, "revisions_of", lambda config: {})
+        before = sweep(load(path), out, jobs=1)
+    after = sweep(load(path), out, jobs=1)
+    ids = [[result.path.name for result in results] for results in (before, after)]
+    kept = [old_id == new_id for old_id, new_id in zip(*ids, strict=True)]
+    assert kept == [True, True, False, False]
+    assert len(list((out / "toy").glob("*/manifest.json"))) == 6

@@ -235,13 +235,27 @@ def test_settings_out_of_range_are_refused(kind, settings, key):
         kind(**settings)
 
 
+def test_law_beside_other_crashes_is_refused():
+    with pytest.raises(InvalidSettingError, match=r"server_crashes.0.uptime: expected null"):
+        Cluster(1, server_crashes=[ServerCrash(uptime=1.0), ServerCrash(at=2.0)])
+
+
 @pytest.mark.parametrize(
-    ("first", "key"),
+    "crashes",
     [
-        ({"at": 1.0, "restore_seconds": 2.0}, r"server_crashes.1.at: .* after 3 s"),
-        ({"uptime": 1.0}, "server_crashes.0.uptime: expected null"),
+        [(1.0, 2.0), (3.0, 1.0)],  # they touch
+        [(2.0, 2.0), (1.0, 1.5)],  # they overlap, in any order
+        [(1.0, 3.0), (1.5, 0.5), (1.0, 3.0)],  # one within another, one twice
     ],
 )
-def test_overlapping_crashes_are_refused(first, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        Cluster(1, server_crashes=[ServerCrash(**first), ServerCrash(at=2.0)])
+def test_times_down_of_shard_are_united(crashes):
+    shard = [ServerCrash(at=at, restore_seconds=seconds) for at, seconds in crashes]
+    other = ServerCrash(at=2.5, restore_seconds=1.0, shard=1)
+    outcomes = []
+    for listed in ([*shard, other], [ServerCrash(at=1.0, restore_seconds=3.0), other]):
+        cluster = Cluster(3, server_crashes=listed)
+        algorithm = ALGORITHMS["async_ps"](Rule(), shards=2)
+        outcomes.append(simulate(cluster, algorithm, stop=Stop(updates=40)))
+    times, expected = (outcome.updates["time"] for outcome in outcomes)
+    assert times.tolist() == expected.tolist()
+    assert len(outcomes[0].restores["time"]) == 2
