@@ -22,6 +22,7 @@ from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import examples, question
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
+from laggard.experiments.config.installed import describe_owner, installed_plugins
 from laggard.experiments.config.load import BASE
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Part
@@ -137,8 +138,11 @@ def _section_lines(titles: Iterable[str]) -> Iterator[str]:
     """The entries of sections: name, first sentence, keys with their defaults, and source."""
     for title in titles:
         yield title
-        for name, part in SECTIONS[title].parts.items():
+        choice = SECTIONS[title]
+        for name, part in choice.parts.items():
             yield f"  {name}: {describe_entry(part)}"
+        for entry in installed_plugins(choice.kinds):
+            yield f"  {entry.name}: {entry.value}, of {describe_owner(entry)}"
 
 
 def _entry_lines(name: str, title: str, part: type[Part]) -> Iterator[str]:

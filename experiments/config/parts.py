@@ -1,5 +1,6 @@
 """The parts of a config but for cluster and task, and the choice among parts by name."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
@@ -20,6 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.files import is_from_result
+from laggard.experiments.config.installed import find_installed, installed_plugins
 from laggard.experiments.config.plugins import Plugin, load_plugin
 from laggard.experiments.config.schema import Finite, Part, Seed, keys, parse_once, part
 from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES, Chained
@@ -38,7 +40,7 @@ class NamedChoice:
     """One of several parts, named by the key `tag`, as `law` names the law of compute times.
 
     Where `tag` is `name`, the name alone stands for the mapping {name: ...}. A name with a colon,
-    `package.module:Name`, is a plugin.
+    `package.module:Name`, is a plugin, and so is a name that an installed package gives it.
 
     Attributes:
         tag: the key.
@@ -125,15 +127,32 @@ class NamedChoice:
         Raises:
             ConfigError: it is unknown, and no plugin.
         """
-        if isinstance(name, str) and name in self.parts:
-            return self.parts[name]
-        if not isinstance(name, str) or ":" not in name or is_from_result(info):
+        if not isinstance(name, str):
             raise unknown_name(self.tag, name, self.parts)
-        return self._plugin_part(name)
+        value: str | None = name
+        if ":" not in name and not is_from_result(info):
+            value = self._find_installed(name)
+        if name in self.parts:
+            return self.parts[name]
+        if value is None or is_from_result(info):
+            names = [*self.parts, *(entry.name for entry in installed_plugins(self.kinds))]
+            raise unknown_name(self.tag, name, names)
+        return self._plugin_part(name, value)
 
-    def _plugin_part(self, name: str) -> type[Part]:
+    def _find_installed(self, name: str) -> str | None:
+        """The plugin that an installed package calls `name`; an entry of the table comes first."""
         try:
-            plugin = load_plugin(name, self.kinds)
+            value = find_installed(name, self.kinds)
+        except ConfigError as error:
+            raise error.relocate(key=self.tag) from None
+        if value is not None and name in self.parts:
+            warnings.warn(f"{name} is laggard's own, not {value}: name that so", stacklevel=2)
+        return value
+
+    def _plugin_part(self, name: str, value: str) -> type[Part]:
+        """The part of the plugin `value`, which a config calls `name`."""
+        try:
+            plugin = load_plugin(value, self.kinds)
             if (name, plugin) not in self._plugins:
                 shape = self.kinds[plugin.kind]
                 self._plugins[name, plugin] = plugin_part(plugin, self.tag, name, **shape)

@@ -162,8 +162,8 @@ def hash_of_plugin(name: str) -> str:
 def source_files(name: str) -> dict[str, Path]:
     """The files of a module and of all that it imports from its folder or from those of configs.
 
-    They are found by the names in import statements, without an import. Of an installed module its
-    own file alone counts.
+    They are found by the names in import statements, without an import. Of an installed module only
+    its own package counts.
 
     Returns:
         name relative to its folder on the path -> file; nothing for a module without a file.
@@ -173,14 +173,17 @@ def source_files(name: str) -> dict[str, Path]:
     if root is None:  # imported in another way, or not yet there
         loaded = getattr(sys.modules.get(name), "__file__", None)
         return {name: Path(loaded)} if loaded and Path(loaded).is_file() else {}
-    if root in STANDARD_LIBRARY or root.name in SITE_PACKAGES:
-        file = _file_of(name, root)
-        return {name: file} if file else {}
     folders = [folder for folder in path if folder == root or folder in FOLDERS]
+    package = ""
+    if root in STANDARD_LIBRARY or root.name in SITE_PACKAGES:
+        folders = [root]
+        package = f"{name.partition('.')[0]}."
     files: dict[str, Path] = {}
     pending = [name]
     while pending:
         imported = pending.pop()
+        if not f"{imported}.".startswith(package):
+            continue
         for folder in folders:
             new = _files_on_import(imported, folder)
             for file in new:

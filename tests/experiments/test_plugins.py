@@ -582,7 +582,7 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
     [
         ("model: 'nets:Net', hiden: 3", "task.hiden: unknown key; did you mean hidden?"),
         ("model: 'nets:Net', hidden: 1.5", "task.hidden: expected a whole number, got 1.5"),
-        ("model: 'nets:Net', classes: 3", "task.classes: unknown key; *"),
+        ("model: 'nets:Net', classes: 3", "task.classes: unknown key*"),
         (
             "model: 'nets:Fixed', outputs: 3",
             "task: Fixed: expected 4 logits, a number for each class, got (2, 3) for *",

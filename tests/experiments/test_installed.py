@@ -1,0 +1,139 @@
+"""Plugins of installed packages: a name of their own, their source in the run's id."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from laggard import ConfigError, load, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.listing import describe_entries
+from tests.experiments.test_plugins import ABSOLUTE, PAIRS, PIECES
+
+GROUPS = {
+    "algorithm": "Server", "distribution": "Law", "slowdown": "Slow", "topology": "Star",
+    "optimizer": "Plain", "schedule": "Steady", "task": "Bowl", "network": "Net",
+    "dataset": "blobs", "partition": "Dealt",
+}  # fmt: skip
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, module):
+    """Installs a package into a folder on Python's path, as pip would, with its entry points."""
+    site = tmp_path / "site-packages"
+
+    def write(name, entries, sources):
+        metadata = site / f"{name}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"[laggard.{group}]\n{key} = {value}" for group, key, value in entries]
+        (metadata / "entry_points.txt").write_text("\n".join(lines))
+        for file, source in sources.items():
+            path = site / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        monkeypatch.setattr(sys, "path", [*dict.fromkeys([*sys.path, str(site)])])
+
+    return write
+
+
+def test_entry_points_serve_as_any_kind_of_plugin(install, toy):
+    entries = [(group, f"my_{name.lower()}", f"pieces.a:{name}") for group, name in GROUPS.items()]
+    install("pieces", entries, {"__init__.py": "", "a.py": PIECES})
+    for before, own in PAIRS.values():
+        named = own
+        for name in GROUPS.values():
+            named = named.replace(f"'pieces:{name}'", f"my_{name.lower()}")
+        full = own.replace("pieces:", "pieces.a:")
+        one, other = load(toy(), *before, named), load(toy(), *before, full)
+        assert "pieces" not in named
+        assert RunSpec(one).id != RunSpec(other).id
+        parts = [
+            str(config.as_dict()).replace("pieces.a:", "my_").lower() for config in (one, other)
+        ]
+        assert parts[0] == parts[1]
+
+
+def test_source_of_an_installed_package_is_in_the_id(install, toy, tmp_path):
+    source = ABSOLUTE.replace("value.abs()", "factor() * value.abs()")
+    sources = {
+        "__init__.py": "",
+        "a.py": "from late.b import factor\n" + source,
+        "b.py": "def factor():\n    return 1\n",
+    }
+    install("late", [("compensation", "mine", "late.a:Absolute")], sources)
+    first = run(load(toy(), "learning.compensation=mine"), tmp_path / "out")
+    (tmp_path / "site-packages/late/b.py").write_text("def factor():\n    return 5\n")
+    second = run(load(toy(), "learning.compensation=mine"), tmp_path / "out")
+    assert first.path != second.path
+    assert not torch.equal(first.weights, second.weights)
+    for name in ("late", "late.a", "late.b"):
+        sys.modules.pop(name, None)
+
+
+def test_entry_point_is_refused_without_plugins(install, toy, tmp_path, capsys):
+    hit = tmp_path / "hit"
+    source = f"import pathlib\npathlib.Path({str(hit)!r}).touch()\n{ABSOLUTE}"
+    install("late", [("compensation", "mine", "late:Absolute")], {"__init__.py": source})
+    words = ["validate", str(toy()), "learning.compensation=mine"]
+    assert main([*words, "--no-plugins"]) == 2
+    assert "learning.compensation.name: expected a name of the table" in capsys.readouterr().err
+    assert list(describe_entries(["compensations"]))[-1] == "  mine: late:Absolute, of late 1.0"
+    assert not hit.exists()
+    assert main(words) == 0
+    assert hit.exists()
+    sys.modules.pop("late", None)
+
+
+def test_two_entries_of_one_name_are_told(install, toy):
+    for name, entry in (("one", "mine"), ("two", "mine"), ("three", "none")):
+        value = f"{name}:Absolute"
+        install(name, [("compensation", entry, value)], {"__init__.py": ABSOLUTE})
+    with pytest.raises(ConfigError, match=r"one 1\.0 and two 1\.0: name one as one:Absolute or"):
+        load(toy(), "learning.compensation=mine")
+    with pytest.warns(UserWarning, match="none is laggard's own, not three:Absolute"):
+        assert load(toy()).learning.compensation.name == "none"
+
+
+def test_result_is_read_without_the_package(install, toy, tmp_path):
+    install("late", [("compensation", "mine", "late:Absolute")], {"__init__.py": ABSOLUTE})
+    results = sweep(load(toy(), "learning.compensation=mine"), tmp_path / "out")
+    sys.path.remove(str(tmp_path / "site-packages"))
+    assert results[0].config.as_dict()["learning"]["compensation"]["name"] == "mine"
+    with pytest.raises(ConfigError, match=r"compensation\.name: expected one of none"):
+        load(toy(), "learning.compensation=mine")
+    sys.modules.pop("late", None)
+
+
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "late"
+version = "1.0"
+[project.entry-points."laggard.compensation"]
+mine = "late:Absolute"
+[tool.setuptools]
+py-modules = ["late"]
+"""
+
+
+@pytest.mark.slow
+def test_wheel_brings_its_method(toy, tmp_path):
+    project, site = tmp_path / "project", tmp_path / "site"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(PROJECT)
+    (project / "late.py").write_text(ABSOLUTE)
+    options = "--quiet --no-deps --no-index --no-build-isolation --disable-pip-version-check"
+    words = [sys.executable, "-m", "pip", "install", *options.split(), "--target", site, project]
+    subprocess.run(words, check=True)
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{site}"}
+    grid = "sweep={seed: [0, 1], learning.compensation: [mine, none]}"
+    words = [sys.executable, "-m", "laggard", "sweep", toy(), grid, "--jobs", "2", "--quiet"]
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True)
+    assert len(list((tmp_path / "results/toy").glob("*/weights.safetensors"))) == 4
