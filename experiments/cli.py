@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import laggard
-from laggard.__main__ import SIGNALS, leave, shorten_warnings
+from laggard.__main__ import SIGNALS, block_signals, leave, shorten_warnings
 from laggard.experiments.commands import (
     BAD_INPUT,
     DONE,
@@ -52,6 +52,7 @@ def entry() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     finally:
+        block_signals()  # the command has ended: nothing is left to interrupt
         gc.freeze()
 
 
@@ -66,20 +67,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(argv)
         command: Command = args.command
         _import(command.imports)
+        interrupts: list[int] = []
         try:
-            with handle_signals(_interrupt), _refuse_plugins(args):
-                return command.function(args)
+            with _handle_interrupts(interrupts), _refuse_plugins(args):
+                code = command.function(args)
         except KeyboardInterrupt as interrupt:
             return _report_interrupt(args, *interrupt.args)
-        except BrokenPipeError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if interrupts:  # a library made another error of the interrupt
+                return _report_interrupt(args, *interrupts)
+            if isinstance(error, BrokenPipeError) or not isinstance(error, Exception):
+                raise
             user_error = _describe_error(error, getattr(args, "config", None) or "")
             if user_error is None:
                 raise
             code, line = user_error
             print(_name_options(line, args.options), file=sys.stderr)
             return code
+        if interrupts:  # a library dropped it
+            return _report_interrupt(args, *interrupts)
+        return code
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -187,13 +194,34 @@ def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
             signal.signal(number, old_handler)
 
 
-def _interrupt(number: int, _: object) -> NoReturn:
-    """Raise KeyboardInterrupt, and ignore later signals, since `timeout` sends two."""
-    for handled in SIGNALS:
-        signal.signal(handled, lambda *_: None)
-    if _is_being_imported("torch"):  # after an interrupted import it would crash at exit
-        leave(number)
-    raise KeyboardInterrupt(number)
+@contextmanager
+def _handle_interrupts(received: list[int]) -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first signal, whose number `received` gets.
+
+    Later signals are ignored, since `timeout` sends two. Code that Python calls without a caller,
+    such as `__del__`, cannot pass the exception on: then the process ends at once.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        if received:
+            return
+        received.append(number)
+        if _is_being_imported("torch"):  # after an interrupted import it would crash at exit
+            leave(number)
+        raise KeyboardInterrupt(number)
+
+    def leave_if_interrupted(unraisable: Any) -> None:
+        if received:
+            leave(*received)
+        hook(unraisable)
+
+    hook = sys.unraisablehook
+    sys.unraisablehook = leave_if_interrupted
+    try:
+        with handle_signals(interrupt):
+            yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def _is_being_imported(name: str) -> bool:

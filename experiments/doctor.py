@@ -94,14 +94,13 @@ def _describe_gpu() -> Diagnosis:
 
 def _check_data() -> Iterator[Diagnosis]:
     """Look for the files of data sets that are downloaded; their content is not checked."""
-    from laggard.models.published import PUBLISHED, find_files
+    from laggard.models.published import PUBLISHED, REMEDY, find_files
 
     for name in PUBLISHED:
         files = find_files(name)
         if files.missing:
             text = f"no {', '.join(files.missing)} in {files.folder}"
-            remedy = "the first run downloads them; else put them there, or set LAGGARD_DATA"
-            yield Diagnosis(name, "missing", text, remedy)
+            yield Diagnosis(name, "missing", text, REMEDY)
         else:
             yield Diagnosis(name, "ok", f"in {files.folder}")
 

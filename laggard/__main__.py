@@ -20,11 +20,17 @@ def shorten_warnings() -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
 
 
+def block_signals() -> None:
+    """Have Ctrl-C and SIGTERM wait for ever. While Python exits, they would kill it in silence."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
 def leave(number: int, _: object = None) -> NoReturn:
     """End the process at once; what comes next, as `timeout` sends it twice, is ignored."""
-    for of in SIGNALS:
+    for handled in SIGNALS:
         # SIG_IGN would have Python complain about a signal that waits already
-        signal.signal(of, lambda *_: None)
+        signal.signal(handled, lambda *_: None)
     os.write(2, f"{SIGNALS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
 

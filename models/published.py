@@ -21,6 +21,7 @@ PUBLISHED = {
     "cifar100": (CIFAR100.folder, tuple(CIFAR100.files)),
 }
 """The name of a data set -> its folder below that of all data sets, and its files there."""
+REMEDY = "the first run downloads them; else put them there, or set LAGGARD_DATA"
 
 
 class PublishedFiles(NamedTuple):

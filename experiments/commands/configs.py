@@ -54,6 +54,7 @@ def validate(args: Namespace) -> int:
             print(error, *error.others, sep="\n", file=sys.stderr)
             code = BAD_INPUT
             continue
+        _warn_of_missing_data(path, planned)
         _warn_of_equal_weights(path, planned)
         _warn_of_starved_workers(path, planned)
         members = sum(len(run.members) for run in planned)
@@ -74,6 +75,19 @@ def _warn_of_equal_weights(path: str, planned: "Sequence[RunSpec]") -> None:
                 file=sys.stderr,
             )
             return
+
+
+def _warn_of_missing_data(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Warn of data sets whose files this machine lacks."""
+    from laggard.models.published import PUBLISHED, REMEDY, find_files
+
+    tasks = [run.config.task for run in planned]
+    names = {task.dataset.name for task in tasks if hasattr(task, "dataset")}
+    for name in sorted(names & PUBLISHED.keys()):
+        files = find_files(name)
+        if files.missing:
+            problem = f"{name} has no {', '.join(files.missing)} in {files.folder}"
+            print(f"{path}: warning: task.dataset: {problem}: {REMEDY}", file=sys.stderr)
 
 
 def _warn_of_starved_workers(path: str, planned: "Sequence[RunSpec]") -> None:

@@ -3,7 +3,8 @@
 import inspect
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +57,17 @@ def plot(args: Namespace) -> int:
         options["x"] = args.x
     results = _load_all(args.results)
     name = "figure" if args.figure == "comparison" else args.figure
-    path = _output_path(args, f"{name}.png")
-    try:
-        figure.draw(results, path, **options)
-    except (ConfigError, ResultError):  # they name their file
-        raise
-    # two results have the same label, there is nothing to draw, or the suffix is unknown
-    except ValueError as error:
-        raise ConfigError("", str(error), str(path)) from None
-    print(path)
+
+    def draw(path: Path) -> None:
+        try:
+            figure.draw(results, path, **options)
+        except (ConfigError, ResultError):  # they name their file
+            raise
+        # two results have the same label, there is nothing to draw, or the suffix is unknown
+        except ValueError as error:
+            raise ConfigError("", str(error), str(path)) from None
+
+    print(_write_output(args.to, args.results[0], f"{name}.png", draw))
     return DONE
 
 
@@ -84,11 +87,24 @@ def _load_all(paths: Sequence[str]) -> "list[Result]":
     return [result for path in paths for result in load_results(path)]
 
 
-def _output_path(args: Namespace, name: str) -> Path:
-    """The file of `--to`, or else `name` in the first RESULT."""
-    if args.to:
-        return Path(args.to)
-    return Path(args.results[0]) / name
+def _write_output(to: str | None, result: str, name: str, write: Callable[[Path], object]) -> Path:
+    """Write the file `to`, or else `name` in the folder `result`; its path.
+
+    Where that folder cannot be written, as in an archive, it goes to the current folder.
+    """
+    if to:
+        write(Path(to))
+        return Path(to)
+    path = Path(result) / name
+    try:
+        write(path)
+    except OSError as error:
+        if error.errno not in (EROFS, EACCES, EPERM):
+            raise
+        path = Path(f"{Path(result).resolve().name}-{name}")
+        print(f"{result}: {error.strerror}: written to the current folder", file=sys.stderr)
+        write(path)
+    return path
 
 
 def table_arguments(parser: ArgumentParser) -> None:
@@ -228,12 +244,14 @@ def report(args: Namespace) -> int:
     from laggard.experiments.report import write_report
 
     results = _load_all(args.results)
-    path = _output_path(args, "report.html")
-    if path.is_dir() or not path.name:
-        raise ConfigError("", "expected a file, got a folder", f"--to {path}")
     asked = question(args.config) if args.config else None
-    write_report(results, path, asked)
-    print(path)
+
+    def write(path: Path) -> None:
+        if path.is_dir() or not path.name:
+            raise ConfigError("", "expected a file, got a folder", f"--to {path}")
+        write_report(results, path, asked)
+
+    print(_write_output(args.to, args.results[0], "report.html", write))
     return DONE
 
 
@@ -286,11 +304,13 @@ def _export_trace(args: Namespace) -> int:
     if not result.has_messages:
         hint = "`laggard run CONFIG record.messages=true` records them"
         print(f"{result.path}: no links, since no messages were recorded: {hint}", file=sys.stderr)
-    path = result.path / "trace.json"
-    if args.path is not None:
-        path = Path(args.path)
-    number = write_trace(result, path, TimeWindow(start, end))
-    print(f"{path}: {number:,} events; open it in ui.perfetto.dev")
+    numbers = []
+
+    def write(path: Path) -> None:
+        numbers.append(write_trace(result, path, TimeWindow(start, end)))
+
+    path = _write_output(args.path, str(result.path), "trace.json", write)
+    print(f"{path}: {numbers[-1]:,} events; open it in ui.perfetto.dev")
     return DONE
 
 

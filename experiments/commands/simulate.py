@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
     from laggard.experiments.running.run import ProgressDisplay
+
+
+MAX_RUNS_SHOWN = 100
+"""Runs of a sweep that have a line; of more the first, and their number."""
 
 
 def simulation_arguments(parser: ArgumentParser) -> None:
@@ -127,7 +132,9 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
 
     args.planned = runs(config)
     folder = Path(args.out) / config.name
-    moved = store.write_index(args.planned, args.out)
+    moved = None
+    with suppress(OSError):  # `sweep` raises it again, unless all runs are finished
+        moved = store.write_index(args.planned, args.out)
     if moved and not args.quiet:
         print(f"{folder}: the previous sweep, of another grid, is now {moved}", file=sys.stderr)
     failed = 0
@@ -213,11 +220,13 @@ def _print_plan(config: "Config", args: Namespace) -> int:
 
     planned = plan(config, args.out, args.force, args.jobs, args.backend)
     width = max(len(run.title) for run, _ in planned.runs)
-    for run, estimate in planned.runs:
+    for run, estimate in planned.runs[:MAX_RUNS_SHOWN]:
         left = "finished already"
         if estimate:
             left = f"about {duration(estimate.seconds):>7}  {size(estimate.memory):>8}"
         print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
+    if len(planned.runs) > MAX_RUNS_SHOWN:
+        print(f"... and {len(planned.runs) - MAX_RUNS_SHOWN} more")
     members = sum(len(run.members) for run, _ in planned.runs)
     missing = planned.missing
     finished = len(planned.runs) - missing
@@ -246,7 +255,7 @@ def _progress_display(args: Namespace) -> "ProgressDisplay | None":
 
 def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     """Print the table of results, and draw their figure in `folder`."""
-    from laggard.experiments.figures import comparison
+    from laggard.experiments.config.errors import error_line
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary
     from laggard.experiments.results.origins import describe_origins
@@ -261,12 +270,35 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     if returned:
         message = "the method ended before any stop criterion was reached"
         print(f"{message}: run {', '.join(returned)}", file=sys.stderr)
-    path = folder / "figure.png"
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
-        print(format_table(summary(results)), flush=True)
-    comparison(results, path, target=results[0].config.evaluate.target_accuracy)
+        table = summary(results)
+        print(format_table(table.head(MAX_RUNS_SHOWN)), flush=True)
+        if len(table) > MAX_RUNS_SHOWN:
+            rest = len(table) - MAX_RUNS_SHOWN
+            print(f"... and {rest} more; `laggard table {folder}` has means over seeds")
+    path = folder / "figure.png"
+    try:
+        if not _is_drawn(path, results):
+            from laggard.experiments.figures import comparison  # it takes seconds to import
+
+            comparison(results, path, target=results[0].config.evaluate.target_accuracy)
+    except Exception as error:  # the runs are saved
+        cause = getattr(error, "strerror", None) or error_line(error)
+        print(f"{path}: warning: the figure is not drawn: {cause}", file=sys.stderr)
+        return
     if not args.quiet:
         print(f"\n{path}")
+
+
+def _is_drawn(path: Path, results: Sequence["Result"]) -> bool:
+    """Whether the figure is newer than the manifests of its runs and their index."""
+    from laggard.experiments.results.store import INDEX, MANIFEST
+
+    if not path.is_file():
+        return False
+    sources = [path.with_name(INDEX), *(result.path / MANIFEST for result in results)]
+    times = [source.stat().st_mtime_ns for source in sources if source.is_file()]
+    return path.stat().st_mtime_ns > max(times)
 
 
 COMMANDS = (

@@ -4,6 +4,7 @@ provenance.
 
 import math
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -21,13 +22,16 @@ from laggard.experiments.figures.lines import by_method
 from laggard.experiments.figures.style import STYLE
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.formats import format_cell
-from laggard.experiments.results.measures import method, names, shares, summary
+from laggard.experiments.results.measures import MEASURES, method, names, shares, summary
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.results import common_question
+from laggard.experiments.results.results import as_results, common_question
+from laggard.experiments.results.tables import tabulate
 
 HERE = Path(__file__).parent
 MAX_SVG_BYTES = 1_500_000
 """A larger figure is stored as PNG."""
+MAX_RUNS = 100
+"""Runs of which a page shows each; of more it has means."""
 PROVENANCE = (
     "run", "status", "reached", "stalled", "device", "arithmetic", "threads", "wall_seconds",
     "commit",
@@ -35,6 +39,20 @@ PROVENANCE = (
 """Entries of a manifest in the first group of a run's provenance."""
 MAX_NAMES = 8
 """Runs that the alt text of a figure names."""
+
+
+REPORT_ROWS = 32
+"""Workers that a table of one run shows, and rows that a table of several does not exceed
+tenfold.
+"""
+
+
+class ReportTable(NamedTuple):
+    """Columns (title, whether its cells are numbers), rows of texts, and what was left out."""
+
+    columns: list[tuple[str, bool]]
+    rows: list[list[str]]
+    note: str = ""
 
 
 def write_report(results: Sequence[Result], path: str | Path, question: str | None = None) -> None:
@@ -59,21 +77,15 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
     """
     if question is None:
         question = common_question(results)
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    if len(results) > MAX_RUNS:
+        return _fill_template(question=question, **_summary_of_many(results))
     run_labels = labels(results)
     configs = []
     manifests = []
     for label, result in zip(run_labels, results, strict=True):
         configs.append((label, text_of(result.config.as_dict())))
         manifests.append((label, provenance(result)))
-    return environment.get_template("page.html").render(
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
+    return _fill_template(
         name=results[0].config.name,
         question=question,
         several=len(results) > 1,
@@ -85,6 +97,53 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         configs=configs,
         manifests=manifests,
     )
+
+
+def _fill_template(**content: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    css = (HERE / "page.css").read_text(encoding="utf-8")
+    return environment.get_template("page.html").render(style=css, **content)
+
+
+def _summary_of_many(results: Sequence[Result]) -> dict[str, Any]:
+    """The content of a page of more than `MAX_RUNS` runs: means over seeds, and the first run."""
+    first = results[0]
+    statuses = Counter(result.manifest["status"] for result in results)
+    counts = [(status, str(count)) for status, count in statuses.items()]
+    label = f"the first run, {first.manifest['run']}"
+    return {
+        "name": first.config.name,
+        "several": True,
+        "facts": [("runs", str(len(results))), *counts],
+        "summary": _means(results),
+        "pictures": [],
+        "waiting": None,
+        "staleness": None,
+        "configs": [(label, text_of(first.config.as_dict()))],
+        "manifests": [(label, provenance(first))],
+    }
+
+
+def _means(results: Sequence[Result]) -> ReportTable:
+    """Means over the seeds of each setting, of the first `MAX_RUNS` settings."""
+    results = as_results(results)
+    measured = "time"
+    for name in ("loss", "accuracy"):
+        if MEASURES[name].column in results.metrics:
+            measured = name
+    means = tabulate(results, value=list(dict.fromkeys([measured, "time", "updates"])))
+    heading, *rows = means.lines()
+    columns = [(title, place >= len(means.rows)) for place, title in enumerate(heading)]
+    notes = [*means.notes, f"a figure or a page shows up to {MAX_RUNS} runs: choose some"]
+    if len(rows) > MAX_RUNS:
+        notes.insert(0, f"{len(rows) - MAX_RUNS} more settings are not shown")
+    return ReportTable(columns, rows[:MAX_RUNS], "; ".join(notes))
 
 
 def pictures(results: Sequence[Result], run_labels: Sequence[str]) -> list[dict[str, str]]:
@@ -125,20 +184,6 @@ def _figure_bytes(figure: Figure, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-REPORT_ROWS = 32
-"""Workers that a table of one run shows, and rows that a table of several does not exceed
-tenfold.
-"""
-
-
-class ReportTable(NamedTuple):
-    """Columns (title, whether its cells are numbers), rows of texts, and what was left out."""
-
-    columns: list[tuple[str, bool]]
-    rows: list[list[str]]
-    note: str = ""
-
-
 def labels(results: Sequence[Result]) -> list[str]:
     """The label of each run: its coordinates in the sweep, or its method."""
     methods = names(results)
@@ -154,7 +199,7 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     table = summary(results)
     title = "test accuracy"
     if len(table) > 1:
-        title = "best accuracy"
+        title = "highest accuracy"
     accuracy = []
     if "accuracy" in table and table["accuracy"].notna().any():
         best = table["accuracy"].max()

@@ -186,7 +186,7 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
 def _targets(by_name: Mapping[str, Result], target: float | None) -> dict[str, float | None]:
     if target is not None:
         return dict.fromkeys(by_name, check_target(target))
-    return {name: result.config.evaluate.target_accuracy for name, result in by_name.items()}
+    return {name: result.setting("evaluate.target_accuracy") for name, result in by_name.items()}
 
 
 def _statuses(final: "pd.DataFrame") -> list[str]:
@@ -219,7 +219,7 @@ def goal(results: Sequence[Result], target: float | None = None) -> tuple[str, f
         return column, check_target(target, column)
     targets = set[float | None]()
     if column == "test_accuracy":
-        targets = {result.config.evaluate.target_accuracy for result in results}
+        targets = {result.setting("evaluate.target_accuracy") for result in results}
     if len(targets) == 1:
         (common,) = targets
         if common is not None:

@@ -100,7 +100,7 @@ def _other_arithmetic(results: Sequence[Result]) -> list[str]:
     counts = Counter[str]()
     for result in results:
         backend = result.manifest.get("backend")
-        asked = result.config.backend
+        asked = result.setting("backend")
         if backend and asked not in ("auto", backend):
             counts[f"by the backend {backend}, not {asked}"] += 1
         if result.manifest.get("arithmetic") == UNCOMPILED:

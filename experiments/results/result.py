@@ -178,6 +178,13 @@ class Result(Shown):
                 self.file(name)
         return self
 
+    def setting(self, key: str) -> Any:
+        """The value of a dotted key of the config; the stored config is not checked for it."""
+        value: Any = self.manifest["settings"] if self.given is None else self.given
+        for name in key.split("."):
+            value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+        return value
+
     @property
     def version(self) -> str:
         """The version of laggard that simulated it."""
@@ -244,6 +251,8 @@ class Result(Shown):
     @cached_property
     def swept(self) -> list[str]:
         """The keys in which the members of its ensemble differ."""
+        if not self.setting("sweep"):
+            return []
         return list(RunSpec(self.config).members[0])
 
     @cached_property

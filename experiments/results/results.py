@@ -256,7 +256,7 @@ def as_results(results: Sequence[Result] | Result) -> Results:
 
 def common_question(results: Iterable[Result]) -> str:
     """The question that all configs share; empty where there is none."""
-    questions = {result.config.question for result in results} - {""}
+    questions = {result.setting("question") for result in results} - {""}
     if len(questions) == 1:
         return printable(questions.pop())
     return ""

@@ -1,5 +1,6 @@
 """A grid of runs: finished runs are kept, the rest is simulated, on all cores if that pays."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -97,7 +98,6 @@ def sweep(
     refuse_rungs(config)
     out = Path(out)
     planned = runs(config)
-    store.write_index(planned, out)
     ends = {}
     missing = []
     for spec in planned:
@@ -109,6 +109,13 @@ def sweep(
             continue
         ends[spec.id] = RunEnd(spec, result, None)
         tell(ends[spec.id])
+    try:
+        store.write_index(planned, out)
+    except OSError as error:
+        if missing:
+            raise
+        # a finished sweep in an archive needs no writing
+        warnings.warn(f"the index of the sweep is not written: {error}", stacklevel=2)
     for end in _run_missing(missing, out, force, progress, jobs, backend, snapshots):
         ends[end.run.id] = end
         tell(end)
