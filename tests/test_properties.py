@@ -47,7 +47,7 @@ from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
-from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant, Gamma
+from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant, Gamma, Scipy
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Recorded, Window
 from tests.models.images import images
@@ -90,6 +90,8 @@ LAWS = sorted(set(DISTRIBUTIONS) - {"trace"})
 
 def law(draw):
     kind = DISTRIBUTIONS[draw(one_of(*LAWS))]
+    if kind is Scipy:
+        return Scipy("weibull_min", scale=draw(SECONDS), c=0.5 + draw(UNIT))
     values = {field.name: draw(CV if "cv" in field.name else SECONDS) for field in fields(kind)}
     if "high" in values:
         values["high"] += values["low"]

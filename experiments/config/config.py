@@ -221,7 +221,7 @@ def _differences(value: Any, settings: Any) -> Any:
     return {
         key: _differences(getattr(value, key), setting)
         for key, setting in settings.items()
-        if key in always or repr(setting) != defaults[key]
+        if key in always or repr(setting) != defaults.get(key)
     }
 
 

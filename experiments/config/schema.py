@@ -121,6 +121,7 @@ class Part(BaseModel):
         for key in self.files:
             self._hash(key)
         arguments = {name: build_value(getattr(self, name)) for name in self.settings}
+        arguments |= self.model_extra or {}
         if arguments.get("workers", workers) is None:
             arguments["workers"] = workers
         return arguments
@@ -362,6 +363,14 @@ def part(
     shape |= arguments
     shape |= {f"{key}_sha256": (FileHash, None) for key in arguments if key in files}
     shape |= more
+    if any(item.kind is Parameter.VAR_KEYWORD for item in signature(recipe).parameters.values()):
+
+        class OpenPart(base):  # type: ignore[valid-type, misc]
+            """A part with further keys, which its recipe checks."""
+
+            model_config = ConfigDict(extra="allow")
+
+        base = OpenPart
     model: type[Part] = create_model(
         f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape
     )

@@ -27,7 +27,8 @@ class Elastic(Algorithm):
             it is not readmitted. `restart`: all stop until it is back, then go on from the last
             update, as a job that is started again. `shrink`: they go on without it, and it joins
             between two steps with the model of the lowest rank, as in Horovod Elastic and torchft.
-        restart_seconds: the time that the nodes take to notice a crash or a return, and to meet.
+        restart_seconds: the time that the nodes take to notice a crash or a return, and to meet
+            (s).
 
     Source: the closed forms follow from the rule; Horovod, docs/elastic.rst.
     """

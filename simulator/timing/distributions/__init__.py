@@ -6,6 +6,7 @@ from laggard.simulator.timing.distributions.distribution import (
     Scaled,
     Seconds,
 )
+from laggard.simulator.timing.distributions.library import Scipy
 from laggard.simulator.timing.distributions.per_machine import Trace, TwoLevelGamma
 from laggard.simulator.timing.distributions.standard import (
     Constant,
@@ -30,6 +31,7 @@ DISTRIBUTIONS: dict[str, type] = {
     "lognormal": LogNormal,
     "pareto": Pareto,
     "two_point": TwoPoint,
+    "scipy": Scipy,
     "trace": Trace,
 }
 
@@ -44,6 +46,7 @@ __all__ = [
     "Normal",
     "Pareto",
     "Scaled",
+    "Scipy",
     "Seconds",
     "ShiftedExponential",
     "Trace",
