@@ -7,6 +7,7 @@ from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
+from laggard.simulator.algorithms.contrib.ringleader import Ringleader
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
@@ -38,6 +39,7 @@ ALGORITHMS: dict[str, type] = {
     "soft_sync": SoftSync,
     "ssp": SSP,
     "ringmaster": Ringmaster,
+    "ringleader": Ringleader,
     "delayed": Delayed,
     # local steps between averages
     "local_sgd": LocalSGD,
@@ -86,6 +88,7 @@ __all__ = [
     "PipeDream",
     "PipeDream2BW",
     "PriorityAllReduce",
+    "Ringleader",
     "Ringmaster",
     "SoftSync",
     "SyncPS",

@@ -13,6 +13,7 @@ EXPECTED = {
     "one_over_n": np.full(4, 1 / 5),
     "delay_adaptive": 1 / np.maximum(1, LR * TAUS / 0.3),
     "gap_aware": 1 / (1 + TAUS),
+    "rescaled": np.ones(4),  # workers of equal times
     "dc_asgd_c": 1 / (1 + 0.4 * SLOPE**2 * LR * TAUS),
     "dc_asgd_a": 1 / (1 + 3.0 * SLOPE * LR * TAUS),
 }

@@ -82,6 +82,14 @@ def test_synchronous_workers_count_alike() -> None:
     equal(text, BALANCED, float(weights), source="derived", rtol=1e-12, wrong=STATIONARY)
 
 
+def test_ringleader_counts_workers_alike() -> None:
+    """It waits for nobody at an update but the first of a round, and has no bias for the fast."""
+    text = "ringleader: goes to sum_i h_i a_i / sum_i h_i"
+    weights = run("ringleader", lr=0.05, seconds=4000.0)[0].weights
+    source = "Maranjyan & Richtarik (2025)"
+    equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
+
+
 def stationary_means(lr: float, settled: float) -> np.ndarray:
     """The mean of the server's weights over 350 s after they have settled, of 40 seeds."""
     outcome, reads = run("async_ps", lr, settled + 350.0, noise=0.15, members=40)

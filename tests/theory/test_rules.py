@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Algorithm, Node, Role, Rule, Task
+from laggard.simulator import Algorithm, Cluster, Node, Role, Rule, Task
 from laggard.simulator.learning.rules import (
     COMPENSATIONS,
     OPTIMIZERS,
@@ -20,7 +20,9 @@ from laggard.simulator.learning.rules import (
     DCASGDc,
     DelayAdaptive,
     GapAware,
+    Lion,
     OneOverN,
+    Rescaled,
     Staleness,
     Step,
     WarmUp,
@@ -46,6 +48,7 @@ from tests.theory.trials import (
 
 TORCHS, ZHENG, ZHANG = "torch.optim", "Zheng et al. (2017)", "Zhang et al. (2016)"
 MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
+EVEN = Cluster(workers=4)
 TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 SHAPES = torch.optim.lr_scheduler
 SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
@@ -237,10 +240,34 @@ def test_damping_scales_learning_rate() -> None:
     close("1/N on the gradient = lr / N for SGD, P = 4", on_gradient, slower[:1], source="1/N rule")
 
 
+def test_rescaling_leaves_equal_workers() -> None:
+    """With equal times every gradient counts in full, bit for bit, in every optimiser."""
+    rescaled = [replace(rule, compensation=Rescaled()) for rule in RULES]
+    text = "rescaled = no compensation, P = 4 of equal times"
+    after = every(EVEN, "async_ps", rules=rescaled)
+    same(text, after, every(EVEN, "async_ps", rules=RULES), source="arXiv 2605.13434")
+
+
+def test_lion_steps_by_signs() -> None:
+    """Lion as a loop: torch has no such optimiser."""
+    task = quadratic()
+    weights, batches = first_weights(task), batches_of(task)
+    momentum = torch.zeros_like(weights)
+    for _ in range(UPDATES):
+        gradient = gradient_of(task, weights, next(batches))
+        direction = torch.sign(0.9 * momentum + 0.1 * gradient)
+        momentum = 0.99 * momentum + 0.01 * gradient
+        weights = weights - LR * (direction + 0.1 * weights)
+    after = weights_after(ONE, method("delayed", Rule(Lion(weight_decay=0.1), lr=LR)), task)
+    close("lion = its loop", after, weights, source="Chen et al. (2023)")
+
+
 def test_every_rule_has_statements() -> None:
     """Each optimiser, schedule and compensation has a statement."""
-    assert {type(optimizer) for optimizer, _ in TORCH.values()} == set(OPTIMIZERS.values())
+    compared = {type(optimizer) for optimizer, _ in TORCH.values()}
+    assert compared | {Lion} == set(OPTIMIZERS.values())
     scheduled = {type(schedule) for _, schedule, _ in SCHEDULED.values()}
     assert scheduled == {*SCHEDULES.values(), Chained} - {SCHEDULES["constant"]}
-    compensations = {type(compensation) for _, compensation in LATE.values()} | {OneOverN}
+    compensations = {type(compensation) for _, compensation in LATE.values()}
+    compensations |= {OneOverN, Rescaled}
     assert compensations == set(COMPENSATIONS.values()) - {COMPENSATIONS["none"]}

@@ -1,7 +1,9 @@
 """Rules: what gradients do to weights. Pure functions of tensors `(ensemble, params)`."""
 
 from laggard.simulator.learning.rules.clipping import CLIPS, ClipNorm, ClipValue, Unclipped
-from laggard.simulator.learning.rules.compensations import COMPENSATIONS, DCASGDa, DCASGDc, GapAware
+from laggard.simulator.learning.rules.compensations import DCASGDa, DCASGDc, GapAware
+from laggard.simulator.learning.rules.contrib.lion import Lion
+from laggard.simulator.learning.rules.contrib.rescaled import Rescaled
 from laggard.simulator.learning.rules.damping import (
     DelayAdaptive,
     OneOverN,
@@ -9,7 +11,6 @@ from laggard.simulator.learning.rules.damping import (
     Uncompensated,
 )
 from laggard.simulator.learning.rules.optimizers import (
-    OPTIMIZERS,
     SGD,
     Adagrad,
     Adam,
@@ -27,6 +28,26 @@ from laggard.simulator.learning.rules.schedules import (
     Step,
     WarmUp,
 )
+
+OPTIMIZERS: dict[str, type] = {
+    "sgd": SGD,
+    "nesterov": Nesterov,
+    "adagrad": Adagrad,
+    "rmsprop": RMSProp,
+    "adam": Adam,
+    "adamw": AdamW,
+    "lion": Lion,
+}
+COMPENSATIONS: dict[str, type] = {
+    "none": Uncompensated,
+    "staleness": Staleness,
+    "one_over_n": OneOverN,
+    "delay_adaptive": DelayAdaptive,
+    "dc_asgd_c": DCASGDc,
+    "dc_asgd_a": DCASGDa,
+    "gap_aware": GapAware,
+    "rescaled": Rescaled,
+}
 
 __all__ = [
     "CLIPS",
@@ -46,10 +67,12 @@ __all__ = [
     "DCASGDc",
     "DelayAdaptive",
     "GapAware",
+    "Lion",
     "Nesterov",
     "OneOverN",
     "Progress",
     "RMSProp",
+    "Rescaled",
     "Rule",
     "RuleState",
     "Staleness",

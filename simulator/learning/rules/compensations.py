@@ -1,15 +1,10 @@
-"""Compensations that correct a late gradient by coordinate, and the table of all."""
+"""Compensations that correct a late gradient by coordinate."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules.damping import (
-    DelayAdaptive,
-    OneOverN,
-    Staleness,
-    Uncompensated,
-)
+from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.optimizers import running, zeros
 from laggard.simulator.learning.rules.scalars import Decay, NonNegativeScalar, Scalar, cast
 
@@ -118,14 +113,3 @@ class GapAware(Uncompensated):
         typical = (state.squares / cast(1 - state.missing, value)).sqrt()
         defined = (gap > 0) & (typical > 0)  # before the first step it is 0 / 0
         return (value * typical / (typical + gap)).where(defined, value), state
-
-
-COMPENSATIONS: dict[str, type] = {
-    "none": Uncompensated,
-    "staleness": Staleness,
-    "one_over_n": OneOverN,
-    "delay_adaptive": DelayAdaptive,
-    "dc_asgd_c": DCASGDc,
-    "dc_asgd_a": DCASGDa,
-    "gap_aware": GapAware,
-}

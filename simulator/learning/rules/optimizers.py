@@ -204,13 +204,3 @@ def zeros(weights: "Tensor") -> "Tensor":
 def running(decay: Scalar, mean: "Tensor", value: "Tensor") -> "Tensor":
     """The running mean `decay mean + (1 - decay) value`."""
     return cast(decay, mean) * mean + cast(complement(decay), mean) * value
-
-
-OPTIMIZERS: dict[str, type] = {
-    "sgd": SGD,
-    "nesterov": Nesterov,
-    "adagrad": Adagrad,
-    "rmsprop": RMSProp,
-    "adam": Adam,
-    "adamw": AdamW,
-}

@@ -1,0 +1,80 @@
+"""Ringleader: an asynchronous server that counts all workers equally, however slow they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.node import Node
+from laggard.simulator.learning.gradients import IN_FLIGHT, Gradient, GradientPromise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.weights import mean
+from laggard.simulator.network.topology import SERVER
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ringleader(Algorithm):
+    """Ringleader ASGD: each update is the mean over all workers of their mean gradients in a table.
+
+    w <- w - lr (1/P) sum_j G_j / b_j, with the sum G_j of the b_j gradients of worker j in the
+    table. The server gathers without an update until every worker has a gradient in the table.
+    From then on the next gradient of each worker is added to its row, makes an update, and the
+    worker gets w. After P updates the round ends, and the gradients that workers sent beyond these
+    are the next table. A gradient that makes no update is answered by a token of no bytes, and the
+    worker computes again at the model that it holds.
+
+    So where workers' losses differ, it tends to the minimum of their mean, which `async_ps` does
+    not at uneven speeds. P updates take at most twice the slowest worker's mini-batch on a free
+    network, and no gradient is staler than 2 P - 2 updates at its last use. Nothing is dropped. A
+    gradient's row tells its staleness at its first use. A worker that crashes holds up all others
+    until it is back.
+
+    Source: Maranjyan & Richtarik (2025), arXiv 2509.22860.
+    """
+
+    rule: Rule
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the worker
+        while True:
+            _, newer = yield node.receive()
+            if newer is not None:
+                weights = newer
+            gradient = yield node.compute(weights)
+            node.send(SERVER, gradient)
+
+    def server(self, node: Node) -> Role:
+        state = self.rule.init(node.weights)
+        table, next_table = dict[int, list[Gradient]](), dict[int, list[Gradient]]()
+        updated: set[int] = set()  # the workers whose gradients have made updates in this round
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is None:
+                node.send(worker, node.weights)
+                continue
+            row_of = next_table if worker in updated else table
+            row_of.setdefault(worker, []).append(gradient)
+            if worker in updated or len(table) < node.workers:
+                node.send(worker, None, size=0)
+                continue
+            yield node.work(node.apply_seconds)
+            rows = [table[rank] for rank in sorted(table)]
+            weights, state = self.rule.update(node.weights, list(map(mean_of_row, rows)), state)
+            node.apply(weights, [gradient for row in rows for gradient in row])
+            node.send(worker, node.weights)
+            updated.add(worker)
+            if len(updated) == node.workers:
+                table, next_table, updated = next_table, {}, set()
+
+
+def mean_of_row(row: Sequence[Gradient]) -> GradientPromise:
+    """The mean of a worker's gradients; it counts those mini-batches that have not counted yet."""
+    new = sum(gradient.status == IN_FLIGHT for gradient in row)
+
+    def average(*values: "Tensor") -> "Tensor":
+        return mean(values)
+
+    return row[0].map(average, *row[1:], batches=new)

@@ -1,0 +1,1 @@
+"""Optimisers and compensations of one paper."""

@@ -1,0 +1,55 @@
+"""Rescaled ASGD: slow workers, whose gradients are rare, make longer steps."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules.damping import Uncompensated
+from laggard.simulator.learning.rules.scalars import Scalar
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class ComputeTime(NamedTuple):
+    """The mean of a worker's compute times (s), and their number."""
+
+    mean: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Rescaled(Uncompensated):
+    """A gradient counts as much as its worker takes for it, over the mean of all workers' times.
+
+    w <- w - lr (tau_i / mean_j tau_j) g_i(w_read), tau_i the running mean of the compute times of
+    worker i, over the workers that have sent a gradient so far. So each worker contributes equally
+    per second, and where workers' losses differ, it tends to the minimum of their mean up to O(lr).
+    With equal times it is plain ASGD.
+
+    Source: arXiv 2605.13434 (2026), rescaled asynchronous SGD.
+    """
+
+    shared: ClassVar[bool] = True
+
+    def init(self, weights: "Tensor") -> Any:
+        return {}
+
+    def correct(
+        self,
+        value: "Tensor",
+        gradient: GradientPromise,
+        weights: "Tensor",
+        state: Mapping[int, ComputeTime],
+        lr: Scalar,
+    ) -> "tuple[Tensor, Any]":
+        earlier = state.get(gradient.worker, ComputeTime(0.0, 0))
+        number = earlier.number + 1
+        seconds = gradient.whole.computed - gradient.whole.started
+        # Not a sum over a count: the mean of equal times is that time, bit for bit.
+        own = ComputeTime(earlier.mean + (seconds - earlier.mean) / number, number)
+        times = {**state, gradient.worker: own}
+        total = math.fsum(time.mean for time in times.values())
+        return value * (own.mean * len(times) / total), times

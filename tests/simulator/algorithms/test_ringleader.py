@@ -1,0 +1,119 @@
+"""Ringleader: the minimum of the workers' mean loss, at any speeds, from gradients of bounded age."""
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, Network, Record, Ringleader, Rule, Stop, simulate
+from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.learning.rules import Rescaled
+from laggard.simulator.timing.distributions import Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
+
+SPEEDS = [(1, 2), (1, 5), (1, 2, 3), (1, 1, 1, 1, 20)]
+
+
+def uneven(speeds):
+    """A cluster, and quadratics h_i (w - a_i)^2 / 2 with the minimum of their mean."""
+    workers = len(speeds)
+    optima, curvatures = np.linspace(-1, 2, workers), np.linspace(1, 3, workers)
+    options = {"shift": optima.tolist(), "scale": curvatures.tolist(), "dtype": torch.float64}
+    slowdowns = [Factor(rank, factor=float(factor)) for rank, factor in enumerate(speeds)]
+    minimum = (curvatures * optima).sum() / curvatures.sum()
+    return Cluster(workers, slowdowns=slowdowns), Quadratic(noise=0.0, **options), minimum
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+def test_minimum_of_mean_loss_is_reached_at_any_speeds(speeds):
+    cluster, task, minimum = uneven(speeds)
+    outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=Stop(updates=4000))
+    assert outcome.weights.item() == pytest.approx(minimum, abs=1e-12)
+    assert outcome.gradients["dropped"] == 0
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+def test_round_takes_at_most_two_slowest_mini_batches(speeds):
+    cluster, task, _ = uneven(speeds)
+    outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=Stop(updates=1000))
+    workers = len(speeds)
+    assert outcome.progress.time <= 2 * max(speeds) * (1000 / workers + 1)
+    assert outcome.updates["staleness"].max() <= 2 * workers - 2
+
+
+def learn_by_loop(task, order, lr):
+    """The weights of the method, written as a loop over workers in their order of arrival."""
+    workers = max(order) + 1
+    model = task.start([0])
+    held = dict.fromkeys(range(workers), model)
+    table, following, updated = {}, {}, set()
+    batches = [task.batches(rank, [np.random.default_rng(0)]) for rank in range(workers)]
+    for rank in order:
+        gradient = task.gradients(held[rank][None], [next(batches[rank])])[0][0]
+        if rank in updated:
+            following.setdefault(rank, []).append(gradient)
+            continue
+        table.setdefault(rank, []).append(gradient)
+        if len(table) < workers:
+            continue
+        model = model - lr * sum(sum(row) / len(row) for row in table.values()) / workers
+        held[rank] = model
+        updated.add(rank)
+        if len(updated) == workers:
+            table, following, updated = following, {}, set()
+    return model
+
+
+def test_weights_equal_loop_over_arrivals():
+    _, task, _ = uneven((1, 1, 1, 1))
+    cluster = Cluster(4, Gamma(1.0, 0.8), network=Network(latency=0.3))
+    outcome = simulate(cluster, Ringleader(Rule(lr=0.1)), task, stop=Stop(updates=200))
+    rows = outcome.updates
+    # They arrive in the order in which they are computed. Those without a row are not used yet.
+    order = rows["worker"][np.argsort(rows["computed"], kind="stable")].tolist()
+    expected = learn_by_loop(task, order, 0.1)
+    torch.testing.assert_close(outcome.weights, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_one_worker_makes_plain_steps():
+    task = Quadratic(noise=0.3, dtype=torch.float64)
+    weights = []
+    for name in ("ringleader", "async_ps"):
+        algorithm = ALGORITHMS[name](Rule(lr=0.1))
+        weights.append(simulate(Cluster(1), algorithm, task, stop=Stop(updates=50)).weights)
+    assert torch.equal(*weights)
+
+
+def test_model_goes_down_once_a_round_and_worker():
+    """Other gradients are answered by tokens of no bytes; the first models are read at the start."""
+    cluster, task, _ = uneven((1, 1, 1, 1, 20))
+    stop, record = Stop(updates=100), Record(messages=True)
+    outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=stop, record=record)
+    log = outcome.message_log
+    models = (log["sender"] == -1) & (log["bytes"] > 0)
+    assert models.sum() == 5 + 100
+    assert ((log["sender"] == -1) & (log["bytes"] == 0)).sum() > 1000
+
+
+def test_crash_holds_up_the_others_until_return():
+    cluster = Cluster(3, slowdowns=[Crash(1, at=2.5, back=10.0)])
+    outcome = simulate(cluster, Ringleader(Rule()), stop=Stop(updates=12))
+    times = np.unique(outcome.updates["time"])
+    assert ((times <= 3) | (times >= 11)).all()
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.005])
+def test_rescaled_corrects_bias_of_uneven_speeds(lr):
+    """The mean over a cycle of arrivals tends to the minimum of the mean loss as lr does to 0."""
+    cluster, task, minimum = uneven((1, 2))
+    algorithm = ALGORITHMS["async_ps"]
+    weights = {}
+    for compensation in (Rescaled(), None):
+        rule = Rule(lr=lr) if compensation is None else Rule(lr=lr, compensation=compensation)
+        last = [
+            simulate(cluster, algorithm(rule), task, stop=Stop(updates=3000 + more)).weights.item()
+            for more in range(3)
+        ]
+        weights[compensation is None] = np.mean(last)
+    assert abs(weights[False] - minimum) < 2 * lr
+    assert abs(weights[True] - minimum) > 0.2
