@@ -26,6 +26,7 @@ from laggard.simulator.timing.events import (
     Event,
     Message,
     Receive,
+    Verb,
     Work,
     new_message,
     new_receive,
@@ -173,6 +174,14 @@ class Machine(Node):
             self._address(message)
             self._hand_over(message, size * self.model_bytes)
         return message
+
+    def departure(self, message: Message) -> Verb:
+        """The event of the moment at which the last byte of `message` has left this node."""
+        return self._transport.departure(message)
+
+    @property
+    def rendezvous(self) -> bool:
+        return self._services.cluster.network.rendezvous
 
     def put(self, content: Any, tag: Hashable = None) -> None:
         message = new_message(self, self, content, tag, MESSAGE_ARRIVES)
@@ -361,18 +370,12 @@ def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
         raise InvalidSettingError("compute", "buckets", expected, list(ready))
     node, buckets = work.node, []
     for share in ready[:-1]:
-        bucket = BucketReady(work, BUCKET_READY)
+        bucket = BucketReady(work)
         delay = apply_slowdowns(share * seconds, node._env._now, node._slowdowns)
         node._env.after_work(delay, bucket)
         buckets.append(bucket)
     work.buckets = (*buckets, work)
     return work
-
-
-def end_bucket(bucket: BucketReady) -> None:
-    """Let the role that waits for `bucket` go on; its node stays busy."""
-    if bucket.role is not None:
-        bucket.role.resume(bucket._value)
 
 
 def deliver(message: Message) -> None:
@@ -418,4 +421,4 @@ def deliver_or_lose(message: Message) -> None:
         message.lose()
 
 
-WORK_ENDS, BUCKET_READY, MESSAGE_ARRIVES = (end_work,), (end_bucket,), (deliver,)
+WORK_ENDS, MESSAGE_ARRIVES = (end_work,), (deliver,)

@@ -144,7 +144,7 @@ class Node(Protocol):
         ...
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
-        """Send `content` to node `receiver`; fires when it has arrived.
+        """Send `content` to node `receiver`; fires when it has arrived, its `departed` before.
 
         `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they
         are sent: from then on their owner's updates make them stale. A server's answer to a worker
@@ -169,6 +169,11 @@ class Node(Protocol):
 
     def arrived(self, tag: Hashable = None) -> bool:
         """Whether a message with that tag is in the mailbox, without waiting."""
+        ...
+
+    @property
+    def rendezvous(self) -> bool:
+        """Whether a send inside a collective is complete only when it has arrived."""
         ...
 
     @property

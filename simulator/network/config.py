@@ -136,6 +136,8 @@ class Network(Settings):
         changes: bandwidths and latencies that replace those above for a time.
         groups: racks or data centres, and the trunks that join them; by default all nodes are at
             one free switch.
+        rendezvous: whether a send inside a collective is complete only when it has arrived; by
+            default when its last byte has left, as the buffered sends of NCCL and gloo are.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -152,6 +154,7 @@ class Network(Settings):
     server_latency: float | Distribution | None = None
     changes: Changes | None = None
     groups: Groups | None = None
+    rendezvous: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,6 +18,7 @@ from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.topology import Topology
 from laggard.simulator.network.varying import VaryingFairSharing, VaryingPaths
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.events import Departure, Message, Verb
 from laggard.simulator.timing.steps import StepFunction
 
 Sharing = FairSharing | FifoSharing
@@ -83,6 +84,9 @@ class Transport:
         # bounded: a mesh of 1,024 has a million pairs
         self._path = lru_cache(maxsize=2**16)(self._between)
         self._transfers: dict[Event, Transfer] | None = {} if crashes else None
+        self._departures: dict[Any, Departure] = {}  # of messages with bytes still to leave
+        self._departed = Departure(env)
+        self._departed.callbacks = None
 
     def check(self, sender: int, receiver: int) -> None:
         """Raise `InvalidSettingError` unless the topology joins the two."""
@@ -91,7 +95,29 @@ class Transport:
             expected = f"a pair that a {topology} joins"
             raise InvalidSettingError(topology, "send", expected, f"{sender} -> {receiver}")
 
-    def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
+    def departure(self, message: Message) -> Verb:
+        """Fires when the last byte of `message` has left its sender.
+
+        It has then crossed all links, and the latency follows: the departure is in that order of
+        events directly after the arrival, and without a latency it is the arrival. A message that a
+        crash loses has departed.
+        """
+        latency, beside, _ = self._path(message.sender.rank, message.receiver.rank)
+        if self._latencies is None and latency + beside == 0:
+            return message
+        if self.post is not None:
+            return self._departed
+        left = getattr(message, "left", None)
+        if left is not None and left <= self._env.now:
+            return self._departed
+        departure = Departure(self._env)
+        if left is None:
+            self._departures[message] = departure
+        else:
+            self._env.at(left, departure)
+        return departure
+
+    def carry(self, sender: int, receiver: int, size: float, arrival: Any) -> None:
         """Schedule `arrival` for the moment at which `size` bytes have reached `receiver`.
 
         `check` checks whether the topology joins the two.
@@ -117,6 +143,9 @@ class Transport:
                 self._env.after(delay + seconds, arrival)
             else:
                 latencies.schedule(sender, receiver, delay, seconds, arrival)
+            arrival.left = self._env._now + delay
+            if self._departures:
+                self._depart(arrival)
 
         if size == 0 or not route:
             passed(0.0)
@@ -124,6 +153,12 @@ class Transport:
         flow = self._sharing.carry(size, route, passed)
         if transfer is not None:
             transfer.flow = flow
+
+    def _depart(self, message: Any) -> None:
+        """Schedule the departure of a message, where a role has asked for it."""
+        departure = self._departures.pop(message, None)
+        if departure is not None:
+            self._env.at(message.left, departure)
 
     def cut(self, rank: int) -> list[Event]:
         """Lose the messages under way from and to worker `rank`; return their arrivals.
@@ -144,6 +179,8 @@ class Transport:
                 self._env.cancel(arrival)
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
+                cast(Any, arrival).left = self._env.now
+                self._depart(arrival)
         if not self._network.colocated:
             shared: tuple[str, ...] = (TRUNK,)
             if self._network.host_size > 1:

@@ -163,12 +163,32 @@ class BucketReady(Verb):
 
     _ok = True
 
-    def __init__(self, work: Work, callbacks: Callbacks) -> None:
-        self.work, self._value, self.callbacks, self.role = work, work.gradient, callbacks, None
+    def __init__(self, work: Work) -> None:
+        self.work, self._value, self.callbacks, self.role = work, work.gradient, ROLE_GOES_ON, None
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
         return self.work.env
+
+
+class Departure(Verb):
+    """Fires when the last byte of a message has left its sender."""
+
+    __slots__ = ("_value", "callbacks", "env", "role")
+
+    _ok = True
+
+    def __init__(self, env: Environment) -> None:
+        self.env, self._value, self.callbacks, self.role = env, None, ROLE_GOES_ON, None
+
+
+def go_on(event: "BucketReady | Departure") -> None:
+    """Let the role that waits for `event` go on."""
+    if event.role is not None:
+        event.role.resume(event._value)
+
+
+ROLE_GOES_ON = (go_on,)
 
 
 class Message(Verb):
@@ -179,6 +199,8 @@ class Message(Verb):
 
     Attributes:
         content: its content.
+        left: the moment (s) at which its last byte leaves its sender, once that is known; not set
+            on a network without bandwidths.
         size: in models, where messages take servers time: the rest to receive; 0 for `put`.
         incarnations: the sender's when it was sent, and the receiver's for which it is meant.
         waiting: its callbacks, where a crash can lose it.
@@ -189,6 +211,7 @@ class Message(Verb):
         "callbacks",
         "content",
         "incarnations",
+        "left",
         "receiver",
         "role",
         "sender",
@@ -200,6 +223,7 @@ class Message(Verb):
     _ok = True
     content: Any
     incarnations: tuple[int, int]
+    left: float
     receiver: Owner
     sender: Owner
     size: float
@@ -210,6 +234,15 @@ class Message(Verb):
     def env(self) -> Environment:  # type: ignore[override]
         env: Environment = self.sender._env
         return env
+
+    @property
+    def departed(self) -> Verb:
+        """Fires when its last byte has left its sender: it has crossed the links, or is lost.
+
+        The latency follows. Where there is none, this is the arrival.
+        """
+        departed: Verb = self.sender.departure(self)
+        return departed
 
     def lose(self) -> None:
         """Lose the message: it never fires."""
