@@ -18,7 +18,6 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 
 UNOBSERVABLE = {
     ("simulator/testing/identities.py", "unusual = secrets.randbits(31)", "(32)"): "any other seed does as well",
-    ("simulator/network/lockstep.py", "MOST_ORDER = 2**60", "(61)"): "any large number does",
     ("simulator/network/max_min.py", "least = max(shares) * (1", "max(shares) / (1"): "of a tolerance for rounding",
     ("simulator/engine/recovery.py", "reshape(-1, len(RESTORE_COLUMNS))", "(2)"): "numpy takes any negative number",
     ("models/backends/compiled/kernels.py", "high if value > high else value", "value >= high"): "both are `high`",

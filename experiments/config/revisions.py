@@ -38,9 +38,32 @@ def _averages_uneven_shards(config: "Config") -> bool:
     return bool(config.task.shards_differ(config.cluster.workers))
 
 
+def _sends_in_collectives(config: "Config") -> bool:
+    """Whether nodes go on before what they send inside a collective has arrived."""
+    algorithm, network = config.algorithm, config.cluster.network
+    if getattr(algorithm, "collective", None) is None or network.rendezvous:
+        return False
+    if getattr(algorithm, "replicas", config.cluster.workers) == 1:
+        return False
+    return network.changes is not None or _has_latency(network.model_dump())
+
+
+def _has_latency(settings: Any) -> bool:
+    """Whether messages have a latency by any of a network's settings."""
+    if isinstance(settings, list):
+        return any(_has_latency(item) for item in settings)
+    if not isinstance(settings, dict):
+        return False
+    if settings.get("latency"):
+        return True
+    return any(_has_latency(item) for item in settings.values())
+
+
 REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     # limits, periods and crashes count what falls on them (`laggard.simulator.timing.clock`)
     "decimal moments": (1, _has_decimal_moments),
     # local_sgd and diloco weight a model by its worker's samples
     "weighting by samples": (1, _averages_uneven_shards),
+    # a send in a collective is complete when its bytes have left (`Network.rendezvous`)
+    "sends of collectives": (1, _sends_in_collectives),
 }

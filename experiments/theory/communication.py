@@ -76,12 +76,15 @@ def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -
 def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float) -> float | None:
     """Seconds of a ring or a hierarchical sum over trunks between m groups of g workers.
 
-    P = m g, N = `size` bytes; with alpha_i the latency from group i to the next, and beta_i the
-    seconds a byte of the slowest trunk there,
+    P = m g, N = `size` bytes. In a step of the ring, node i sends c_i seconds of bytes, with a
+    latency of alpha_i; in the long run a node goes on after the slowest node's bytes, or after the
+    way round the ring. Of a hierarchical sum over equal trunks, between groups c is N max(beta, g
+    beta') / P, with beta' the seconds a byte of the slowest trunk, and a is the latency:
 
-        ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
-        hierarchical    2 (g - 1)(alpha + N beta / g)
-                        + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
+        ring                    2 (P - 1) max(max_i c_i, mean_i (alpha_i + c_i))
+        ring, rendezvous        2 (P - 1) max_i (alpha_i + c_i)
+        hierarchical            2 (g - 1)(alpha + N beta / g) + 2 (m - 1)(a + c)
+        the same, rendezvous    also over unequal trunks, with the largest a + c
 
     None for other collectives, where two groups share a trunk to the next group, where groups are
     not equally many consecutive ranks, in buckets or slices; and where g messages would wait in a
@@ -96,7 +99,7 @@ def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float)
     alpha, beta = mean_of(network.latency), 1 / network.bandwidth
     messages = 1 if is_ring else g  # at once over a trunk
     crossed: list[Any] = []
-    between = []
+    between: list[tuple[float, float]] = []  # from each group to the next: latency, bytes
     if m > 1:
         trunks = Trunks(network, P)
         for group in range(m):
@@ -105,17 +108,30 @@ def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float)
             crossed += links
             speeds = [speed for speed in links.values() if speed is not None]
             slowest = max((1 / speed for speed in speeds), default=0.0)
-            between.append(alpha + latency + size / P * max(beta, messages * slowest))
+            between.append((alpha + latency, size / P * max(beta, messages * slowest)))
     if len(set(crossed)) < len(crossed):
         return None
     if is_ring:
-        if P == 1:
-            return 0.0
-        return 2 * (P - 1) * max([*between, alpha + size / P * beta])
+        inside = [(alpha, size / P * beta)] * (P - len(between))
+        return 2 * (P - 1) * _ring_step([*between, *inside], network.rendezvous)
     if algorithm.collective != "hierarchical" or (network.sharing != "fair" and 1 < g < P):
         return None
-    inside = 2 * (g - 1) * (alpha + size / g * beta)
-    return inside + 2 * (m - 1) * max(between, default=0.0)
+    steps = set(map(sum, between))
+    if len(steps) > 1 and not network.rendezvous:
+        return None
+    return 2 * (g - 1) * (alpha + size / g * beta) + 2 * (m - 1) * max(steps, default=0.0)
+
+
+def _ring_step(messages: Sequence[tuple[float, float]], rendezvous: bool) -> float:
+    """The seconds of a step of a ring in the long run: see `trunk_seconds`.
+
+    Args:
+        messages: the latency (s) of each node's message, and the seconds of its bytes.
+    """
+    arrivals = list(map(sum, messages))
+    if rendezvous:
+        return max(arrivals)
+    return max(sum(arrivals) / len(arrivals), *(seconds for _, seconds in messages))
 
 
 class Slice(NamedTuple):
@@ -262,11 +278,15 @@ def _priority_all_reduce(
     layers: Sequence[Layer],
     model_bytes: float,
 ) -> float | None:
-    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes
-    at once.
+    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at the first
+    node no earlier than at any other, and at more than one no earlier than at that.
     """
     network, name = cluster.network, algorithm.collective
     if name == "tree" or (name == "server" and network.sharing == "fifo"):
+        return None
+    # The first node begins a latency before the others, so that one node ends so much earlier.
+    leads = cluster.workers == 2 or name in ("halving_doubling", "server")
+    if leads and mean_of(network.latency) and not network.rendezvous:
         return None
     if not layers or collective_seconds(algorithm, cluster, 0.0) is None:
         return None

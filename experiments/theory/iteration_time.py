@@ -101,7 +101,7 @@ def seconds_theory(result: Result) -> float | None:
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta)
     the same, adapting first     t_c + alpha + 2 N beta
     p3, fair                     its recursion over the layers (`communication`)
-    priority_all_reduce          the same, where a collective ends everywhere at once
+    priority_all_reduce          the same, where the first node ends a collective with the last
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to

@@ -19,8 +19,10 @@ class AllReduce(Reducing, Bucketed):
     SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
     `one_over_n` has an effect.
 
-    For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all
-    wait for a straggler:
+    In each step of a collective a node waits for what it receives, and until the last byte of what
+    it sends has left; with `rendezvous` of the network, until that has arrived. All wait for a
+    straggler. For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full
+    duplex:
 
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)

@@ -1,7 +1,9 @@
-"""Rounds of a collective in lock step: a recurrence of times instead of messages."""
+"""Rounds of a collective in lock step: times computed at once, instead of messages sent."""
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,16 +12,7 @@ from simpy.events import PENDING
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.network.hops import Exchange, Hops
-from laggard.simulator.network.lockstep import (
-    NEVER,
-    Finish,
-    Instants,
-    Tally,
-    finishes,
-    follow,
-    rotate,
-    sort,
-)
+from laggard.simulator.network.lockstep import Finish, LockStep, Tally, finishes, rotate
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 from laggard.simulator.timing.events import Verb
@@ -64,32 +57,28 @@ class Round:
     """One round: the nodes that have joined it, and the moments at which they did.
 
     Attributes:
-        start: when each node begins the first step.
-        joined: the number of nodes that have joined.
-        last: the rank that joined last.
-        phases: the steps.
-        busy: the moments up to which nodes still compute, where any does.
+        joins: the nodes that have begun the first step, in order.
+        nodes: all nodes, by rank.
     """
 
-    def __init__(self, env: Clock, schedule: LockStepSchedule, workers: int) -> None:
-        self._schedule, self.phases = schedule, schedule.phases(workers)
-        self.joined, self.last = 0, -1
-        self.busy: Seconds | None = None
-        never, zeros = np.full(workers, NEVER), np.zeros(workers, dtype=np.int64)
-        self.start = Instants(never.copy(), never.copy(), zeros, zeros.copy())
+    def __init__(
+        self, env: Clock, schedule: LockStepSchedule, workers: int, under_way: Seconds
+    ) -> None:
+        """`under_way`: when the last message of each node in the rounds before arrives (s)."""
+        self._schedule, self._phases = schedule, schedule.phases(workers)
+        self._under_way, self._busy = under_way, np.zeros(workers)
+        self.joins: list[tuple[int, float, float]] = []
         self._values: list[Any] = [None] * workers
         self.nodes = [Participant(env) for _ in range(workers)]
 
     def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
         """Let node `rank` join with `value` at `time`, scheduled at `since`; busy to `due`."""
         if due > time:
-            if self.busy is None:
-                self.busy = np.zeros(len(self.nodes))
-            self.busy[rank] = due
-        self.start.time[rank], self.start.since[rank] = time, since
-        self.start.order[rank] = self.joined
+            self._busy[rank] = due
+        if self.joins and self.joins[-1][1] == time:
+            since = max(since, self.joins[-1][2])  # those of one instant stay in order
+        self.joins.append((rank, time, since))
         self._values[rank] = value
-        self.joined, self.last = self.joined + 1, rank
         return self.nodes[rank]
 
     def total(self, params: int) -> Promise:
@@ -98,26 +87,27 @@ class Round:
 
     def finishes(self, hops: Hops) -> tuple[list[Finish], Tally]:
         """The nodes in the order in which they go on, and the messages of the round."""
-        if self._schedule.rotates and hops.even and self.busy is None:
-            start = float(self.start.time[self.last])
-            return rotate(start, self.last, self.phases, hops, len(self.nodes))
-        instants, tally = follow(self.start, self.phases, hops, None, self.busy)
-        return finishes(instants), tally
+        if self._schedule.rotates and hops.rotates and not self._busy.any():
+            last, start, _ = self.joins[-1]
+            return rotate(start, last, self._phases, hops, len(self.nodes))
+        steps = self._steps(hops)
+        steps.run()
+        return finishes(steps.ends), steps.tally()
 
-    def latest(self, hops: Hops) -> Instants:
-        """The latest event of the round so far: a node began its first step, or ended its last."""
-        latest = self._at(self.start, self.last)
-        finished = {rank for rank, node in enumerate(self.nodes) if node.fired}
-        if not finished:
-            return latest
-        instants, _ = follow(self.start, self.phases, hops)
-        *_, last = (rank for rank in sort(instants).tolist() if rank in finished)
-        return max(latest, self._at(instants, last))
+    def tally(self, hops: Hops, now: float, whole: bool) -> Tally:
+        """The messages up to `now` (s): to the end of this instant if `whole`, else to the last
+        event so far in which a node began its first step or ended its last.
+        """
+        steps = self._steps(hops)
+        if whole:
+            steps.run(now)
+        else:
+            steps.run(math.nextafter(now, -math.inf))
+            steps.run_until(len(self.joins), sum(node.fired for node in self.nodes))
+        return steps.tally(now)
 
-    def _at(self, instants: Instants, rank: int) -> Instants:
-        time, since, hops, order = (column[rank].item() for column in instants)
-        # Orders 2 k and 2 k + 1 are the receiver and the sender of one message: both have gone on.
-        return Instants(time, since, hops, order | 1)
+    def _steps(self, hops: Hops) -> LockStep:
+        return LockStep(self.joins, self._phases, hops, self._under_way, self._busy)
 
 
 class Rounds:
@@ -132,6 +122,7 @@ class Rounds:
         self._hops = Hops(cluster.network, cluster.workers, model_bytes)
         self._open: dict[Hashable, Round] = {}
         self._sending, self._sent = np.zeros(cluster.workers), 0
+        self._under_way = np.zeros(cluster.workers)
 
     @staticmethod
     def apply_to(cluster: Cluster) -> bool:
@@ -161,33 +152,37 @@ class Rounds:
         `gradient` is the one of which `value` is a part, where it is not all of it.
         """
         if tag not in self._open:
-            self._open[tag] = Round(self._env, schedule, self._workers)
+            # A node joins it after the round before, which is scheduled.
+            self._open[tag] = Round(self._env, schedule, self._workers, self._under_way)
         entered, now = self._open[tag], self._env._now
         source = value if gradient is None else gradient
         started, due = getattr(source, "started", now), getattr(source, "due", now)
         event = entered.join(rank, value, now, started, due)
-        if entered.joined == self._workers:
+        if len(entered.joins) == self._workers:
             self._schedule(tag, entered, entered.total(params))
         return event
 
     def _schedule(self, tag: Hashable, entered: Round, result: Promise) -> None:
         """Schedule the moments at which the nodes of a round go on."""
         ends, tally = entered.finishes(self._hops)
-        calls: list[tuple[float, int, int, Callable[[], object]]] = []
+        self._under_way = tally.under_way
+        calls: list[tuple[float, Callable[[], object]]] = []
         for finish in ends:
             nodes = [entered.nodes[rank] for rank in finish.ranks]
             end = None
             if finish is ends[-1]:
                 end = partial(self._end, tag, tally)
             go_on = partial(self._go_on, nodes, result, end)
-            if ends[0].time <= finish.since and ends[0].time < finish.time:
+            if finish.at_once:
+                go_on()
+            elif ends[0].time <= finish.since and ends[0].time < finish.time:
                 # Other nodes have begun to compute before the last message is sent: its arrival
                 # must be scheduled then, to come after their work that ends with it.
                 send = partial(self._env.call_at, finish.time, go_on)
-                calls.append((finish.since, finish.hops - 1, finish.order // 2, send))
+                calls.append((finish.since, send))
             else:
-                calls.append((finish.time, finish.hops, finish.order, go_on))
-        for time, _, _, call in sorted(calls, key=lambda call: call[:3]):
+                calls.append((finish.time, go_on))
+        for time, call in sorted(calls, key=itemgetter(0)):
             self._env.call_at(time, call)
 
     def _go_on(
@@ -209,9 +204,9 @@ class Rounds:
         """The rounds that wait for nodes to join, and these nodes, as text."""
         waits = []
         for tag, entered in self._open.items():
-            if entered.joined < self._workers:
-                missing = np.flatnonzero(entered.start.time == NEVER).tolist()
-                nodes = missing[:MAX_NODES_SHOWN]
+            if len(entered.joins) < self._workers:
+                missing = set(range(self._workers)).difference(rank for rank, *_ in entered.joins)
+                nodes = sorted(missing)[:MAX_NODES_SHOWN]
                 waits.append(f"round {tag!r} of a collective waits for nodes {nodes}")
         return waits
 
@@ -223,15 +218,11 @@ class Rounds:
         """
         sent = delivered = self._sent
         sending = self._sending
-        until = Instants(self._env.now, np.inf, 0, 0)
-        rounds = list(self._open.values())
         # Limits on counts end the run within an instant; all others see the whole instant.
-        if rounds and reached in ("updates", "epochs", "gradients"):
-            latest = [entered.latest(self._hops) for entered in rounds]
-            until = max(until._replace(since=-np.inf), *latest)
-        for entered in rounds:
-            _, tally = follow(entered.start, entered.phases, self._hops, until, entered.busy)
+        whole = reached not in ("updates", "epochs", "gradients")
+        for entered in self._open.values():
+            tally = entered.tally(self._hops, self._env.now, whole)
             sent += tally.sent
             delivered += tally.delivered
             sending = sending + tally.sending
-        return Tally(sending, sent, delivered)
+        return Tally(sending, self._under_way, sent, delivered)

@@ -1,6 +1,6 @@
 """The times of messages that are alone on their links, in steps in which nodes exchange them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -26,20 +26,32 @@ class Exchange:
     size: float = 1.0
 
 
-class Route(NamedTuple):
-    """A step's messages on a network: arrays by sender, or one number where all are equal.
+class Passage(NamedTuple):
+    """The moments (s) of a message.
 
     Attributes:
-        source: the rank from which each node receives.
-        sends, receives: whether a node sends, and receives.
-        seconds, latency: the time of the bytes, and the latency (s).
+        left: when its last byte has left.
+        arrival: when it arrives.
+        since: when its arrival is scheduled.
     """
 
-    source: NDArray[np.int64]
-    sends: NDArray[np.bool_]
-    receives: NDArray[np.bool_]
-    seconds: Any
-    latency: Any
+    left: float
+    arrival: float
+    since: float
+
+
+class Route(NamedTuple):
+    """A step's messages on a network, by rank.
+
+    Attributes:
+        to: to which a node sends; -1 for none.
+        receives: whether it receives.
+        times: of what it sends, the time of the bytes, and the latency (s).
+    """
+
+    to: Sequence[int]
+    receives: Sequence[bool]
+    times: Sequence[tuple[float, float]]
 
 
 MAX_ROUTES = 64
@@ -48,6 +60,11 @@ MAX_ROUTES = 64
 
 class Hops:
     """The time of a message between two workers that is alone on its links.
+
+    Attributes:
+        even: whether all messages of a size take the same time.
+        private: whether any two nodes have a link of their own.
+        rotates: whether they are even, and complete when they arrive.
 
     On private links every message of a collective in lock step is; on cards those of a rotation, in
     which each node sends to one node and receives from one.
@@ -60,10 +77,11 @@ class Hops:
         for card in network.cards:
             speeds[card.worker] = card.bandwidth
         self._speeds, self._network, self._model_bytes = speeds, network, model_bytes
-        self._fair = network.sharing == "fair"
+        self._fair, self.rendezvous = network.sharing == "fair", network.rendezvous
         self._routes: dict[tuple[Any, Any, float], Route] = {}
         apart = network.hosts is None and network.groups is None  # nothing but cards is shared
         self.even = apart and not network.cards and not network.links
+        self.rotates = self.even and (network.rendezvous or not network.latency)
         self.private = apart and (network.wiring == "pairs" or bool(np.isinf(speeds).all()))
 
     def route(self, step: Exchange) -> Route:
@@ -73,27 +91,31 @@ class Hops:
             if len(self._routes) > MAX_ROUTES:
                 self._routes.clear()
             ranks = np.arange(len(self._speeds))
-            to, source = step.to(ranks), step.source(ranks)
-            self._routes[key] = Route(source, to >= 0, source >= 0, *self._seconds(step, to))
+            to, receives = step.to(ranks), step.source(ranks) >= 0
+            times = self._times(step, to)
+            self._routes[key] = Route(to.tolist(), receives.tolist(), times)
         return self._routes[key]
 
-    def _seconds(self, step: Exchange, to: NDArray[np.int64]) -> tuple[Any, Any]:
+    def _times(self, step: Exchange, to: NDArray[np.int64]) -> Sequence[tuple[float, float]]:
         size = step.size * self._model_bytes
         if self.even:
-            return (size / self._network.bandwidth, self._latency)
-        return self._uneven(size, to)
+            return [(size / self._network.bandwidth, self._latency)] * len(to)
+        seconds, latency = self._uneven(size, to)
+        return list(zip(seconds.tolist(), latency.tolist(), strict=True))
 
-    def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
-        """When a message sent at `time` arrives, and when its arrival is scheduled.
+    def send(self, time: float, seconds: float, latency: float) -> Passage:
+        """Send a message at `time`.
 
-        Both are rounded as by the network: `fair` sets a timer for the end of the bytes, and
+        The moments are rounded as by the network: `fair` sets a timer for the end of the bytes, and
         schedules the arrival then; `fifo` schedules it when the message is sent.
         """
         passed = (time + seconds) - time
+        left = since = time + passed
         if self._fair:
-            through = time + passed
-            return through + latency, through
-        return time + (passed + latency), time
+            arrival = left + latency
+        else:
+            arrival, since = time + (passed + latency), time
+        return Passage(left, arrival, since)
 
     def _uneven(self, size: float, to: NDArray[np.int64]) -> tuple[Seconds, Seconds]:
         speeds = np.minimum(self._speeds, self._speeds[to])

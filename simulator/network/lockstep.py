@@ -1,198 +1,230 @@
-"""The times of messages in lock step, as a recurrence over steps: no two messages share a link.
+"""The times of messages in lock step, step by step: no two messages share a link.
 
-In a step, node i sends to `to(i)` and receives from `source(i)`, and begins the next one when both
-messages have arrived. With t_i(s) the moment at which it begins step s, and c_ij(m) the seconds of
-a message of m models on the link from i to j,
+In a step, node i sends to `to(i)` and receives from `source(i)`, and begins the next one when the
+last byte of its own message has left it, and the other message has arrived. With t_i(s) the moment
+at which it begins step s, c_ij the seconds of a message's bytes on the link from i to j, and
+alpha_ij the latency,
 
-    t_i(s + 1) = max(t_i(s) + c_(i, to(i)), t_source(i)(s) + c_(source(i), i))
+    t_i(s + 1) = max(t_i(s) + c_(i, to(i)),
+                     t_source(i)(s) + c_(source(i), i) + alpha_(source(i), i))
 
-The recurrence makes the same floating-point operations as messages under a clock, and keeps the
-order of events in one instant, so that both ways give the same times in the same order.
+With `rendezvous` its own message has to arrive too: c_(i, to(i)) + alpha_(i, to(i)).
+
+These are the floating-point operations of messages under a clock, and nodes go on in the same order
+(`timing.clock`): of events of one instant, the one that was scheduled first is first. An arrival is
+scheduled when the bytes have passed, or under `fifo` when the message is sent.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laggard.simulator.network.hops import Exchange, Hops
 from laggard.simulator.timing.distributions.distribution import Seconds
 
-NEVER = 1e300
-"""A moment (s) that never comes: unlike infinity, it has differences that are numbers."""
-NOTHING = -1.0
-"""The time of a message that does not exist: before any other."""
-MOST_ORDER = 2**60
-"""The largest place in the order of an instant: above it, places are numbered again from 0."""
+RECEIVED, ARRIVED, LEFT = 0, 1, 2
+StepEvent = tuple[float, float, float, int, int, int, int]
+"""An event of a node, which is before all others that are larger.
 
+Its moment (s), when it was scheduled (s), since when the event was scheduled that scheduled it (s),
+the number of its message in the order of sending, what happens, the rank of the node that it lets
+go on, and the phase of the message.
 
-class Instants(NamedTuple):
-    """The moments of an event at each of P nodes, and its place among the events of that instant.
-
-    Events of one instant run in the order of scheduling (`timing.clock`). So the first of these
-    fields that differs decides which of two events is later.
-
-    Attributes:
-        time: seconds.
-        since: when it was scheduled (s).
-        hops: messages that led to it, one after another.
-        order: its place among events of as many hops.
-    """
-
-    time: Any
-    since: Any
-    hops: Any
-    order: Any
-
-
-def later(one: Instants, other: Instants) -> NDArray[np.bool_]:
-    """Whether `one` is later than `other`, for each node."""
-    result = one.order > other.order
-    for name in ("hops", "since", "time"):  # the most significant last: it overrides the others
-        left, right = getattr(one, name), getattr(other, name)
-        result = (left > right) | ((left == right) & result)
-    return np.asarray(result)
-
-
-def sort(instants: Instants) -> NDArray[np.int64]:
-    """The ranks, the one with the earliest moment first."""
-    return np.lexsort((instants.order, instants.hops, instants.since, instants.time))
-
-
-def latest(one: Instants, other: Instants) -> Instants:
-    """The later of the two, for each node."""
-    return wherever(later(other, one), other, one)
-
-
-def wherever(chosen: NDArray[np.bool_], one: Instants, other: Instants) -> Instants:
-    """The instants of `one` for the `chosen` nodes, and of `other` for the rest."""
-    if chosen.all():
-        return one
-    columns = zip(one, other, strict=True)
-    return Instants(*(np.where(chosen, new, old) for new, old in columns))
+The receiver has received the message; then, in the same event of the clock, the sender knows that
+it has arrived; or it knows that the last byte has left. A node joins as if it had received a
+message of phase -1.
+"""
+Joins = Sequence[tuple[int, float, float]]
+"""The ranks that begin the first step, in order, when (s), and since when that was scheduled (s)."""
 
 
 @dataclass
 class Tally:
     """Counts of messages up to a moment.
 
+    A message is under way until it arrives, also where its sender goes on before that. A node that
+    computes is not sending.
+
     Attributes:
-        sending: seconds during which each node had a message under way.
+        sending: seconds during which each node had a message under way, and did not compute.
+        under_way: the moment (s) at which the last message of each node so far arrives.
         sent, delivered: numbers of messages.
     """
 
     sending: Seconds
+    under_way: Seconds
     sent: int = 0
     delivered: int = 0
 
 
-def follow(
-    start: Instants,
-    phases: Sequence[Sequence[Exchange]],
-    hops: Hops,
-    until: Instants | None = None,
-    busy: Seconds | None = None,
-) -> tuple[Instants, Tally]:
-    """The moments at which each node has gone through all `phases`, and the messages up to then.
-
-    Args:
-        start: when each node begins.
-        until: the event up to which messages are counted; None counts all.
-        busy: moments until which nodes compute; they count as sending only from then on.
-    """
-    ready, tally = start, Tally(np.zeros(len(start.time)))
-    for phase in phases:
-        if ready.order.max() > MOST_ORDER // (2 * len(phase)):  # each phase multiplies orders
-            place = np.empty_like(ready.order)
-            place[sort(ready)] = np.arange(len(place))
-            ready = ready._replace(order=place)
-        ready = _through(ready, phase, hops, tally, until, busy)
-    return ready, tally
-
-
-def _through(
-    ready: Instants,
-    phase: Sequence[Exchange],
-    hops: Hops,
-    tally: Tally,
-    until: Instants | None,
-    busy: Seconds | None,
-) -> Instants:
-    """The moments at which each node has gone through one phase; counts it in `tally`."""
-    after, sending = ready, ready.time
-    for number, step in enumerate(phase):
-        source, sends, receives, seconds, latency = hops.route(step)
-        arrival, since = hops.arrive(ready.time, seconds, latency)
-        order = 2 * (_places(ready, arrival) * len(phase) + number)
-        sent = Instants(arrival, since, ready.hops + 1, order)
-        received = Instants(*(column[source] for column in sent))
-        if not receives.all():
-            received = received._replace(time=np.where(receives, received.time, NOTHING))
-        # A message is delivered before its sender goes on: its receiver has the even order, its
-        # sender the odd one. A node that sends none goes on from its last event.
-        own = wherever(sends, sent._replace(order=order + 1), ready)
-        both = latest(received, own)
-        after = latest(after, both) if number else both
-        sending = np.maximum(sending, np.where(sends, arrival, NOTHING))
-        if until is None:
-            begun = delivered = sends
-        else:
-            begun, delivered = sends & ~later(ready, until), sends & ~later(sent, until)
-        tally.sent += int(np.count_nonzero(begun))
-        tally.delivered += int(np.count_nonzero(delivered))
-    if until is not None:
-        sending = np.minimum(sending, until.time)
-    since = ready.time
-    if busy is not None:
-        since = np.maximum(since, busy)
-    tally.sending += np.maximum(sending - since, 0.0)
-    return after
-
-
-def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
-    """The order of the nodes' messages: of those that arrive together, the first sent is first."""
-    moments = np.sort(arrival)
-    if (moments[1:] > moments[:-1]).all() or (ready.time == ready.time[0]).all():
-        return np.asarray(ready.order)
-    place: NDArray[np.int64] = np.empty_like(ready.order)
-    place[np.lexsort((ready.order, ready.time))] = np.arange(len(place))
-    return place
-
-
 class Finish(NamedTuple):
-    """Nodes that have gone through all steps, and the last arrival, after which they go on.
+    """Nodes that have gone through all steps, and the event after which they go on.
 
     Attributes:
-        time, since, hops, order: of the arrival, as in `Instants`.
+        time, since: of that event (s), and of its scheduling.
         ranks: in the order in which they go on.
+        at_once: whether it is the event in which the last node has joined.
     """
 
     time: float
     ranks: Sequence[int]
     since: float = -math.inf
-    hops: int = 0
-    order: int = 0
+    at_once: bool = False
 
 
-def finishes(ends: Instants) -> list[Finish]:
+class LockStep:
+    """Nodes that go through the steps of a collective, one event after another.
+
+    Attributes:
+        joined: the number of nodes that have begun.
+        ends: the events after which nodes have gone through all steps.
+    """
+
+    def __init__(
+        self,
+        joins: Joins,
+        phases: Sequence[Sequence[Exchange]],
+        hops: Hops,
+        under_way: Seconds,
+        busy: Seconds,
+    ) -> None:
+        """Nothing has been sent yet.
+
+        Args:
+            under_way: as in `Tally`, of the messages before.
+            busy: moments until which nodes compute; they count as sending only from then on.
+        """
+        self._routes, self._hops = [[hops.route(step) for step in phase] for phase in phases], hops
+        self._events: list[StepEvent] = [
+            (time, since, since, place, RECEIVED, rank, -1)
+            for place, (rank, time, since) in enumerate(joins)
+        ]
+        heapify(self._events)
+        workers = len(under_way)
+        self._numbers = self._joining = len(joins)
+        self.joined, self._delivered = 0, 0
+        self.ends: list[StepEvent] = []
+        self._under_way: list[float] = under_way.tolist()
+        self._busy: list[float] = busy.tolist()
+        self._sending = [0.0] * workers
+        self._arrived: list[Counter[int]] = [Counter() for _ in range(workers)]  # by phase
+        self._phase, self._began = [-1] * workers, [math.inf] * workers
+        # the departures that nodes await in their phases, and the numbers of messages
+        self._departs: list[StepEvent | None] = [None] * workers
+        self._awaited = [0] * workers
+
+    def run(self, until: float = math.inf) -> None:
+        """Process the events up to the moment `until` (s)."""
+        while self._events and self._events[0][0] <= until:
+            self._process(heappop(self._events))
+
+    def run_until(self, joined: int, ended: int) -> None:
+        """Process events until so many nodes have joined, and so many have gone through."""
+        while self.joined < joined or len(self.ends) < ended:
+            self._process(heappop(self._events))
+
+    def tally(self, until: float = math.inf) -> Tally:
+        """The messages of the events so far, up to the moment `until` (s)."""
+        sending = np.array(self._sending)
+        for rank, phase in enumerate(self._phase):
+            if 0 <= phase < len(self._routes):
+                sending[rank] += self._seconds(rank, until)
+        sent = self._numbers - self._joining
+        return Tally(sending, np.array(self._under_way), sent, self._delivered)
+
+    def _seconds(self, rank: int, until: float) -> float:
+        """The time for which a node has been sending in its present phase."""
+        since = max(self._began[rank], self._busy[rank])
+        return max(min(self._under_way[rank], until) - since, 0.0)
+
+    def _process(self, event: StepEvent) -> None:
+        _, _, _, _, kind, rank, phase = event
+        if phase < 0:
+            self.joined += 1
+            self._go_on(rank, event)
+        elif kind != RECEIVED:
+            self._go_on(rank, event)
+        else:
+            self._delivered += 1
+            self._arrived[rank][phase] += 1
+            if self._phase[rank] == phase and not self._waits(rank, event):
+                self._go_on(rank, event)
+
+    def _waits(self, rank: int, event: StepEvent) -> bool:
+        """Whether a node waits for messages in its phase, or else for its own to depart."""
+        if self._arrived[rank][self._phase[rank]] < self._awaited[rank]:
+            return True
+        departs = self._departs[rank]
+        if departs is None or departs <= event:
+            return False
+        heappush(self._events, departs)
+        return True
+
+    def _go_on(self, rank: int, event: StepEvent) -> None:
+        """Begin the next phase, and those after it, until the node waits."""
+        time = event[0]
+        while True:
+            phase = self._phase[rank]
+            if phase >= 0:
+                self._sending[rank] += self._seconds(rank, time)
+                del self._arrived[rank][phase]
+            phase += 1
+            self._phase[rank], self._began[rank] = phase, time
+            if phase == len(self._routes):
+                self.ends.append(event)
+                return
+            self._send(rank, phase, event)
+            if self._waits(rank, event):
+                return
+
+    def _send(self, rank: int, phase: int, event: StepEvent) -> None:
+        """Send a node's messages of a phase."""
+        time, event_since, *_ = event
+        awaited = 0
+        last: StepEvent | None = None
+        for route in self._routes[phase]:
+            awaited += route.receives[rank]
+            to = route.to[rank]
+            if to < 0:
+                continue
+            seconds, latency = route.times[rank]
+            left, arrival, since = self._hops.send(time, seconds, latency)
+            # The timer of the bytes was set when they were sent.
+            before = time if since > time else event_since
+            message = since, before, self._numbers
+            self._numbers += 1
+            heappush(self._events, (arrival, *message, RECEIVED, to, phase))
+            self._under_way[rank] = max(self._under_way[rank], arrival)
+            if self._hops.rendezvous or not latency:
+                complete = arrival, *message, ARRIVED, rank, phase
+            elif seconds:
+                complete = left, *message, LEFT, rank, phase
+            else:  # without bytes, it leaves at once
+                continue
+            last = complete if last is None else max(last, complete)
+        self._departs[rank], self._awaited[rank] = last, awaited
+
+
+def finishes(ends: Sequence[StepEvent]) -> list[Finish]:
     """The nodes in the order in which they go on.
 
     The receiver and the sender of the same message are one entry, in this order.
     """
     result: list[Finish] = []
-    columns = [column.tolist() for column in ends]
     last_message = None
-    for rank in sort(ends).tolist():
-        time, since, hops, order = (column[rank] for column in columns)
-        message = time, since, hops, order // 2
-        if message == last_message:
+    for event in ends:
+        time, since, _, _, kind, rank, phase = event
+        message = event[:4]
+        if message == last_message and kind == ARRIVED:
             last = result[-1]
             result[-1] = last._replace(ranks=(*last.ranks, rank))
         else:
-            result.append(Finish(time, (rank,), since, hops, order))
+            result.append(Finish(time, (rank,), since, at_once=phase < 0))
         last_message = message
     return result
 
@@ -200,7 +232,8 @@ def finishes(ends: Instants) -> list[Finish]:
 def rotate(
     start: float, last: int, steps: Sequence[Sequence[Exchange]], hops: Hops, workers: int
 ) -> tuple[list[Finish], Tally]:
-    """As `follow` and `finishes`, for steps from each node to the next over equal links.
+    """As `LockStep`, for steps from each node to the next over equal links on which a message is
+    complete when it arrives.
 
     There are at least P - 1 steps. Node `last`, which is ready last, at `start`, determines the
     time of one more node after it in every step. So all end at max_i t_i(0) + the seconds of all
@@ -209,9 +242,10 @@ def rotate(
     """
     sending = 0.0
     for (step,) in steps:
-        route = hops.route(step)
-        start, _ = hops.arrive(start, route.seconds, route.latency)
-        sending += route.seconds + route.latency
+        seconds, latency = hops.route(step).times[0]
+        start = hops.send(start, seconds, latency).arrival
+        sending += seconds + latency
     order = [(last - back) % workers for back in range(1, workers + 1)]
     ends = [Finish(start, [rank]) for rank in order[:-2]] + [Finish(start, order[-2:])]
-    return ends, Tally(np.full(workers, sending), sent=workers * len(steps))
+    seconds_of_all, under_way = np.full(workers, sending), np.full(workers, start)
+    return ends, Tally(seconds_of_all, under_way, sent=workers * len(steps))

@@ -15,7 +15,7 @@ is moved to that moment (`moments`).
 So with `ties: rank`, workers whose work ends in one instant come in the order in which their work
 began, which at the start is that of their ranks. Limits on updates, epochs and gradients end a run
 within an instant. `engine.rounds` computes the times of whole collectives, and
-`network.lockstep.Instants` keeps this order there.
+`network.lockstep` keeps this order there.
 """
 
 import gc

@@ -96,3 +96,32 @@ def test_old_folder_is_used_but_for_touched_runs(tmp_path, monkeypatch):
     kept = [old_id == new_id for old_id, new_id in zip(*ids, strict=True)]
     assert kept == [True, True, False, False]
     assert len(list((out / "toy").glob("*/manifest.json"))) == 6
+
+
+@pytest.mark.parametrize(
+    "method", ["all_reduce", "priority_all_reduce", "{name: gpipe, replicas: 2}"]
+)
+@pytest.mark.parametrize(
+    ("network", "changed"),
+    [
+        ("{bandwidth: 1e6}", False),
+        ("{latency: 0.01}", True),
+        ("{latency: 0.01, rendezvous: true}", False),
+        ("{latency: {law: exponential, mean: 0.01}}", True),
+        ("{links: [{sender: 0, receiver: 1, latency: 0.01}]}", True),
+        ("{hosts: {size: 2, latency: 0.01}}", True),
+        ("{groups: {count: 2, trunks: [{switches: [0], to: 1, latency: 0.03}]}}", True),
+    ],
+)
+def test_collective_with_latency_has_new_id(tmp_path, monkeypatch, method, network, changed):
+    overrides = "cluster.workers=4", f"algorithm={method}", f"cluster.network={network}"
+    before, now = digests(tmp_path, monkeypatch, *overrides)
+    assert (before != now) == changed
+
+
+@pytest.mark.parametrize("method", ["sgp", "async_ps", "{name: gpipe}", "sync_ps"])
+def test_latency_without_collective_keeps_id(tmp_path, monkeypatch, method):
+    before, now = digests(
+        tmp_path, monkeypatch, f"algorithm={method}", "cluster.network.latency=0.01"
+    )
+    assert before == now

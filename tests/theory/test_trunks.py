@@ -130,12 +130,12 @@ def test_uplink_of_rack_limits_senders(r: float) -> None:
 @pytest.mark.parametrize(("m", "g"), [(1, 8), (2, 4), (2, 8), (4, 2), (4, 1)])
 @pytest.mark.parametrize("collective", ["ring", "hierarchical"])
 def test_ring_and_hierarchical_sums_pay_for_trunks(collective: str, m: int, g: int) -> None:
-    """A ring pays for trunks in every step, m racks of g 2 (m - 1) times.
+    """A ring pays for trunks in every step that has to arrive, m racks of g 2 (m - 1) times.
 
     Hierarchical: 2 (g - 1)(alpha + N beta / g) + 2 (m - 1)(alpha + 2 alpha' + N beta' / m).
     """
     P, groups = m * g, Groups(m, trunks=[Trunk(range(m), "core", C / 4, latency=FAR)])
-    network = Network(bandwidth=C, latency=ALPHA, message_bytes=N, groups=groups)
+    network = Network(bandwidth=C, latency=ALPHA, message_bytes=N, groups=groups, rendezvous=True)
     cluster, algorithm = Cluster(P, Constant(1.0), network=network), AllReduce(Rule(), collective)  # type: ignore[arg-type]
     expected, took = (
         trunk_seconds(algorithm, cluster, N),
@@ -158,3 +158,22 @@ def test_ring_and_hierarchical_sums_pay_for_trunks(collective: str, m: int, g: i
         expected or 0.0,
         source="derived",
     )
+
+
+@pytest.mark.parametrize("oversubscription", [1.0, 8.0])
+def test_ring_over_trunks_goes_on_once_bytes_left(oversubscription: float) -> None:
+    """In the long run each step takes the slowest bytes, or the mean message of the way round."""
+    m, g = 2, 4
+    P, groups = 8, Groups(m, trunks=[Trunk([0], 1, C / oversubscription, latency=FAR)])
+    network = Network(bandwidth=C, latency=ALPHA, message_bytes=N, groups=groups)
+    cluster, algorithm = Cluster(P, Constant(1.0), network=network), AllReduce(Rule())
+    times = np.sort(simulate(cluster, algorithm, stop=Stop(updates=32)).updates["time"])
+    rounds = times.reshape(-1, P)[:, -1]
+    took = (rounds[-1] - rounds[-1 - 2 * P]) / (2 * P) - 1.0
+    inside, across = N / C / P, oversubscription * N / C / P
+    mean = ALPHA + (m * (FAR + across) + m * (g - 1) * inside) / P
+    form = 2 * (P - 1) * max(inside, across, mean)
+    text = f"ring, 2 racks of 4, trunks of {oversubscription:g}"
+    slowest = 2 * (P - 1) * (ALPHA + FAR + across)
+    equal(f"{text}: long run", form, took, source="derived", wrong=slowest)
+    equal(f"{text}: theory", form, trunk_seconds(algorithm, cluster, N) or 0.0, source="derived")

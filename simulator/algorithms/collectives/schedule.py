@@ -11,7 +11,7 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
 from laggard.simulator.network.hops import Exchange
-from laggard.simulator.timing.events import Event, Message
+from laggard.simulator.timing.events import Event, Verb
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +45,11 @@ class PartsExchange(Exchange):
 
 
 Phase = Sequence[PartsExchange]
-"""Steps that begin together; a node goes on once all its messages in them have arrived."""
+"""Steps that begin together.
+
+A node goes on once all messages to it have arrived, and its own have left it, or with
+`rendezvous` have arrived too.
+"""
 
 
 class Parts:
@@ -158,7 +162,7 @@ class Collective:
         ranks = ranks or node.members
         rank, workers = ranks.index(node.rank), len(ranks)
         parts = self.begin(rank, workers, value, params)
-        under_way = deque[tuple[int, Phase, list[Message]]]()
+        under_way = deque[tuple[int, Phase, list[Verb]]]()
         for number, phase in enumerate([*self.phases(workers), *[()] * self.slices]):
             if len(under_way) == self.slices:
                 before, awaited, sent = under_way.popleft()
@@ -169,13 +173,16 @@ class Collective:
                         parts.take(step, int(source), received)
                 while sent:
                     yield sent.pop()
-            sent = []
+            sent = list[Verb]()
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
                     content = parts.give(step, rank)
                     message = node.send(ranks[to], content, (tag, number, place), step.size)
-                    sent.append(message)
+                    if node.rendezvous:
+                        sent.append(message)
+                    else:
+                        sent.append(message.departed)
             under_way.append((number, phase, sent))
         return parts.value(summed=not self.gathers)
 

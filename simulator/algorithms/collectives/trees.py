@@ -83,7 +83,7 @@ def neighbours(rank: int, workers: int) -> Sequence[int]:
 def recursive_doubling(workers: int) -> Sequence[Phase]:
     """Recursive doubling: sums over 1, 2, 4, ... nodes are exchanged and added, whole.
 
-    log2 P (alpha + N beta) seconds; d + 2 such steps where P is no power of two.
+    log2 P (alpha + N beta) seconds; at most d + 2 such steps for 2^d < P < 2^(d + 1).
 
     Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations
     in MPICH.
@@ -98,7 +98,7 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
     """Recursive halving, after which each node has a chunk of the sum, then recursive doubling.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
-    Where P is no power of two: as of 2^d nodes, and 2 (alpha + N beta).
+    Where P is no power of two: as of 2^d nodes, and at most 2 (alpha + N beta).
 
     Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of
     collective communication operations in MPICH.

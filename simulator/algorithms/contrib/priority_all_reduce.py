@@ -41,11 +41,16 @@ class PriorityAllReduce(Reducing, Sliced):
         e = max(r + alpha, e of the one before) + alpha + R(c)
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
+    The first node begins a collective alpha before the others. Where sends are complete when their
+    bytes have left, one node then ends alpha before e: the first of a ring of two, with halving and
+    doubling, or with a server, which names the next slice as much earlier.
+
     On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one
-    slice, 2 alpha more than `all_reduce`. Where a collective ends everywhere at once, the network
-    is busy at the same times in any order: with constant latencies and slowdowns no update comes
-    later than with `order: fifo`, whatever the nodes and slices. A tree does not end so, nor does a
-    server over queues (`sharing: fifo`): there a single update may come later.
+    slice, 2 alpha more than `all_reduce`. Where a collective ends everywhere at once, as a ring
+    does with alpha = 0 or `rendezvous`, the network is busy at the same times in any order: with
+    constant latencies and slowdowns no update comes later than with `order: fifo`, whatever the
+    nodes and slices. A tree does not end so, nor does a server over queues (`sharing: fifo`): there
+    a single update may come later.
 
     Attributes:
         slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A

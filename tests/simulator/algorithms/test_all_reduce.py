@@ -63,12 +63,14 @@ def test_compensation_is_that_of_synchronous_server(name, quadratic):
 @pytest.mark.parametrize("beta", [0.02, 0.0])
 def test_ring_over_hosts_has_pace_of_slowest_link(g, slower, beta):
     """Each of the 2 (P - 1) steps takes N / P bytes inside a host of g, where g > 1, and between
-    hosts, where g < P.
+    hosts, where g < P, and both arrive before the next one.
     """
     alpha, n, P, inner = 0.1, 10.0, 8, slower * 0.02
     hosts = Hosts(g, bandwidth=1 / inner, latency=slower * alpha)
     bandwidth = 1 / beta if beta else np.inf
-    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=n, hosts=hosts)
+    network = Network(
+        bandwidth=bandwidth, latency=alpha, message_bytes=n, hosts=hosts, rendezvous=True
+    )
     inside, across = slower * alpha + n / P * inner, alpha + n / P * beta
     step = {1: across, 4: max(inside, across), 8: inside}[g]
     cluster = Cluster(P, Constant(1.0), network=network)

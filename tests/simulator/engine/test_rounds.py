@@ -1,4 +1,4 @@
-"""Rounds in lock step: the recurrence of times gives what messages give."""
+"""Rounds in lock step: times computed at once are those of messages."""
 
 import math
 import os
@@ -82,6 +82,7 @@ def network(draw, workers, rotates):
         if limited and draw(COIN)
         else [],
         links=links,
+        rendezvous=draw(COIN),
     )
 
 
@@ -239,7 +240,9 @@ def test_many_nodes_take_seconds_of_closed_form():
     take.
     """
     P, n, beta, alpha = 600, 1e3, 1e-3, 1e-4
-    network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n, wiring="pairs")
+    network = Network(
+        bandwidth=1 / beta, latency=alpha, message_bytes=n, wiring="pairs", rendezvous=True
+    )
     cluster = Cluster(P, Constant(1.0), [Factor(7, factor=3.0)], network=network)
     outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=2))
     round_seconds = 3.0 + 2 * (P - 1) * alpha + 2 * (P - 1) / P * n * beta
