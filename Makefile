@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/installed
 SITE   := .venv/installed-docs
+ENGINES := .venv/installed-engines
 
 .PHONY: quickstart test slow mutants verification bench docs lint clean
 .DEFAULT_GOAL := quickstart
@@ -13,7 +14,7 @@ quickstart: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore-glob='*/[01][!2]_*.ipynb'
 
-slow: $(STAMP) $(SITE)
+slow: $(STAMP) $(SITE) $(ENGINES)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator laggard/simulator
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 	$(BIN)/python -m pytest -n 2 --ignore-glob='*/0[28]_*.ipynb' notebooks
@@ -45,6 +46,10 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 $(SITE): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[docs]' --constraint constraints.txt
 	@touch $(SITE)
+
+$(ENGINES): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[ray,dask]' --constraint constraints.txt
+	@touch $(ENGINES)
 
 clean:
 	rm -rf .venv build/docs

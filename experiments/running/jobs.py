@@ -1,24 +1,22 @@
 """Where the runs of a sweep are simulated: worker processes, or a cluster engine, by joblib."""
 
+import logging
 import os
 import signal
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    closing,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing import active_children, resource_tracker
 from pathlib import Path
+from socket import create_connection
 from tempfile import gettempdir
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from laggard.__main__ import start_worker
 from laggard.experiments.config.errors import ConfigError, error_line
@@ -39,6 +37,12 @@ class JobResult(NamedTuple):
 JobFunction = Callable[[str, Document], JobResult]
 
 
+Round = Callable[
+    [JobFunction, Mapping[str, Document], int, list[str]], Generator[JobResult, None, None]
+]
+"""Runs jobs, so many at once, and yields their ends; the list receives the runs that started."""
+CONNECT_SECONDS = 10.0
+"""For which a cluster's address is tried."""
 KILL_INTERVAL = 0.05
 """Seconds between two looks for workers to be killed after an interrupt."""
 MAX_WORKER_DEATHS = 3
@@ -81,7 +85,7 @@ def run_jobs(
     with ExitStack() as stack:
         if backend == "loky":
             stack.enter_context(interrupt_by_killing(interrupts))
-        engine = {"return_as": "generator_unordered"} | ENGINES[backend](parallel, stack)
+        run_round = _start(backend, parallel, stack)
         while left:
             # A run in whose rounds workers died twice is run alone: if one dies again, this run is
             # the cause, not one beside it.
@@ -92,7 +96,7 @@ def run_jobs(
                 at_once = 1
             started: list[str] = []
             jobs = {run: left[run] for run in batch}
-            with closing(_round(work, jobs, at_once, engine, started)) as reports:
+            with closing(run_round(work, jobs, at_once, started)) as reports:
                 try:
                     for job in reports:
                         del left[job.run]
@@ -129,14 +133,53 @@ def _end_of_lost_run(
     return JobResult(run, float("nan"), failure)
 
 
-def _round(
+def _start(backend: str, parallel: int, stack: ExitStack) -> Round:
+    """Start an engine, for as long as `stack` lives.
+
+    Raises:
+        ConfigError: it does not start, or no cluster listens at the address that is set.
+    """
+    start, remedy = ENGINES[backend], REMEDIES.get(backend, "")
+    try:
+        return start(parallel, stack)
+    except Exception as error:  # whatever the engine raises
+        problem = f"{backend} does not start: {error_line(error)[:200]}"
+        raise ConfigError("backend", f"{problem}{remedy}") from None
+
+
+def _check_listening(address: str) -> None:
+    """Check that a process listens at `host:port`, before an engine tries for minutes.
+
+    Raises:
+        ConnectionError: nobody listens within some seconds.
+    """
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme not in ("tcp", "tls", "ray") or not parts.port:
+        return
+    deadline = perf_counter() + CONNECT_SECONDS
+    while True:
+        try:
+            create_connection((parts.hostname or "", parts.port), timeout=1).close()
+            return
+        except OSError as error:
+            if perf_counter() > deadline:
+                raise ConnectionError(f"nobody listens at {address} ({error})") from None
+        sleep(0.5)
+
+
+# ------------------------------------------------------------------------------------------------
+# rounds: each yields results until all runs have ended or a worker dies; `started` receives the
+# runs that have started
+
+
+def _joblib_round(
+    arguments: Mapping[str, Any],
     work: JobFunction,
     documents: Mapping[str, Document],
     parallel: int,
-    engine: Mapping[str, Any],
     started: list[str],
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all runs have ended or a worker dies; `started` receives started runs."""
+    """A round of `joblib.Parallel` with these arguments."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
@@ -144,13 +187,12 @@ def _round(
             started.append(run)
             yield delayed(work)(run, document)
 
-    pool = Parallel(**engine, pre_dispatch=parallel, batch_size=1)
-    mask: AbstractContextManager[None] = nullcontext()
-    if pool.return_generator:
-        # The tracker's start unblocks Ctrl-C, so it comes first. Workers inherit the mask.
-        resource_tracker.ensure_running()
-        mask = block_interrupt()
-    with mask:
+    pool = Parallel(
+        **arguments, return_as="generator_unordered", pre_dispatch=parallel, batch_size=1
+    )
+    # The tracker's start unblocks Ctrl-C, so it comes first. Workers inherit the mask.
+    resource_tracker.ensure_running()
+    with block_interrupt():
         reports = pool(tasks())
     try:
         for job in reports:  # noqa: UP028  (`yield from` would close them before warnings are off)
@@ -160,6 +202,35 @@ def _round(
         with warnings.catch_warnings(), suppress(AttributeError):
             warnings.simplefilter("ignore")
             reports.close()
+
+
+def _ray_round(
+    options: Mapping[str, Any],
+    work: JobFunction,
+    documents: Mapping[str, Document],
+    parallel: int,
+    started: list[str],
+) -> Generator[JobResult, None, None]:
+    """A round of Ray's tasks with these options; joblib's results of Ray come all at the end."""
+    import ray
+
+    def simulate(run: str, document: Document) -> JobResult:  # Ray takes no `partial`
+        return work(run, document)
+
+    task = ray.remote(**options)(simulate)
+    waiting = list(documents.items())
+    running: list[Any] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                run, document = waiting.pop(0)
+                started.append(run)
+                running.append(task.remote(run, document))
+            (ended, *_), running = ray.wait(running)
+            yield ray.get(ended)
+    finally:
+        for task_running in running:
+            ray.cancel(task_running, force=True)
 
 
 @contextmanager
@@ -223,10 +294,10 @@ def _kill_workers(interrupts: list[int], over: threading.Event) -> None:
 
 
 # ------------------------------------------------------------------------------------------------
-# engines: each returns arguments of `joblib.Parallel`, for workers that live as long as `stack`
+# engines: each returns its rounds, for workers that live as long as `stack`
 
 
-def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
+def _loky(jobs: int, stack: ExitStack) -> Round:
     """Processes of this machine."""
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
@@ -246,7 +317,8 @@ def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
     stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watch_parent))
     _remove_semaphores()
     # without a folder joblib makes one in /dev/shm
-    return {"n_jobs": workers, "max_nbytes": None, "temp_folder": gettempdir()}
+    arguments = {"n_jobs": workers, "max_nbytes": None, "temp_folder": gettempdir()}
+    return partial(_joblib_round, arguments)
 
 
 def _remove_semaphores() -> None:
@@ -258,39 +330,49 @@ def _remove_semaphores() -> None:
                 semaphore.unlink()
 
 
-def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
+def _dask(jobs: int, stack: ExitStack) -> Round:
     """The cluster of the current client or of DASK_SCHEDULER_ADDRESS, else local processes."""
     import dask
     from distributed import Client, default_client
     from joblib import parallel_config
 
+    # workers that import torch take longer to end than its nanny waits, which it would say
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     try:
         default_client()
     except ValueError:
-        options: dict[str, Any] = {}
-        if not dask.config.get("scheduler-address", None):
-            options = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+        address = dask.config.get("scheduler-address", None)
+        options: dict[str, Any] = {"n_workers": jobs, "threads_per_worker": 1}
+        options |= {"dashboard_address": None, "silence_logs": logging.ERROR}
+        if address:
+            _check_listening(address)
+            options = {}
         stack.enter_context(Client(**options))
     stack.enter_context(parallel_config("dask"))
-    return {"n_jobs": -1}
+    return partial(_joblib_round, {"n_jobs": -1})
 
 
-def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
+def _ray(jobs: int, stack: ExitStack) -> Round:
     """The cluster that this process has joined or that of RAY_ADDRESS, else local processes."""
     import ray
-    from joblib import parallel_config
-    from ray.util.joblib import register_ray
 
     if not ray.is_initialized():
-        options: dict[str, Any] = {}
-        if not os.environ.get("RAY_ADDRESS"):
-            options = {"num_cpus": jobs, "include_dashboard": False}
-        ray.init(log_to_driver=False, **options)
+        options: dict[str, Any] = {"num_cpus": jobs, "include_dashboard": False}
+        address = os.environ.get("RAY_ADDRESS")
+        if address:
+            _check_listening(address)
+            options = {}
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         stack.callback(ray.shutdown)
-    register_ray()
-    needed = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {}
-    stack.enter_context(parallel_config("ray", ray_remote_args=needed))
-    return {"n_jobs": jobs, "return_as": "list"}  # joblib returns Ray's results when all have ended
+    # a run whose worker dies is counted here, and run again
+    tasks: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
+    if ray.cluster_resources().get("GPU"):
+        tasks["num_gpus"] = 1
+    return partial(_ray_round, tasks)
 
 
 ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
+REMEDIES = {
+    "ray": ": check RAY_ADDRESS, or unset it to start Ray on this machine",
+    "dask": ": check DASK_SCHEDULER_ADDRESS, or unset it to start processes on this machine",
+}

@@ -2,10 +2,10 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -330,17 +330,78 @@ def test_rough_seconds_order_runs_by_length(toy):
 # cluster engines
 
 
-@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_dask_and_ray_give_results_of_local_run(toy, tmp_path, backend, package):
-    if find_spec(package) is None:
-        pytest.skip(f"{backend} is not installed: pip install laggard[{backend}]")
-    path = toy("sweep: {seed: [0, 1, 2, 3]}")
-    sweep(load(path), tmp_path / "alone", jobs=1)
-    options = f"--out {tmp_path}/there --jobs 2 --backend {backend}"
-    words = [*COMMAND, str(path), *options.split()]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+ONCE = """
+import os, pathlib, signal
+from dataclasses import dataclass
+from laggard import AsyncPS
+
+@dataclass(frozen=True)
+class Once(AsyncPS):
+    def server(self, node):
+        flag = pathlib.Path(FLAG)
+        if not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from super().server(node)
+"""
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+for variable in ("RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"):
+    ENVIRONMENT.pop(variable, None)
+
+
+def sweep_on(backend, path, out, **environment):
+    """Sweep on a cluster engine of this machine, as `make slow` installs them."""
+    words = [*COMMAND, str(path), "--out", str(out), "--jobs", "2", "--backend", backend]
+    return subprocess.run(
+        words,
+        cwd=path.parent,
+        env=ENVIRONMENT | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_engine_sweeps_resumes_and_loses_a_worker(backend, toy, module, tmp_path):
+    """One of its runs kills its worker; the bytes are those of this process."""
+    flag = tmp_path / "flag"
+    module("once", ONCE.replace("FLAG", repr(str(flag))))
+    path = toy("sweep: {seed: [0, 1], algorithm: [async_ps, 'once:Once']}")
+    flag.touch()
+    sweep(load(path), tmp_path / "alone", jobs=1)
+    flag.unlink()
+    done = sweep_on(backend, path, tmp_path / "there")
     assert done.returncode == 0, done.stderr
+    assert flag.exists()
     assert contents(tmp_path / "there/toy") == contents(tmp_path / "alone/toy")
+    assert "still alive" not in done.stderr
+    assert done.stderr.count(" of 4: run ") == 4, done.stderr
+    lost = sorted((tmp_path / "there/toy").glob("*/manifest.json"))[0].parent
+    shutil.rmtree(lost)
+    again = sweep_on(backend, path, tmp_path / "there")
+    assert again.returncode == 0, again.stderr
+    ended = [line for line in again.stderr.splitlines() if " of 4: run " in line]
+    assert len(ended) == 1, again.stderr
+    assert lost.name in ended[0]
+    assert contents(tmp_path / "there/toy") == contents(tmp_path / "alone/toy")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "variable", "address"),
+    [
+        ("dask", "DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:9"),
+        ("ray", "RAY_ADDRESS", "127.0.0.1:9"),
+        ("ray", "RAY_TMPDIR", "/proc/nowhere"),
+    ],
+)
+def test_engine_that_does_not_start_is_one_line(backend, variable, address, toy, tmp_path):
+    path = toy("sweep: {seed: [0, 1]}")
+    done = sweep_on(backend, path, tmp_path / "out", **{variable: address})
+    assert done.returncode == 2
+    _, line = done.stderr.splitlines()  # below the number of runs
+    assert line.startswith(f"{path}: backend: {backend} does not start: ")
+    assert address in line
+    assert "unset it" in line
