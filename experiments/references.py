@@ -11,6 +11,7 @@ BIBTEX_FIELD = re.compile(r"^  (\w+) = \{(.*)\},$", flags=re.MULTILINE)
 SOURCE_PARAGRAPH = re.compile(r"^ *Source: (.*?)(?=\n\s*\n|\Z)", flags=re.MULTILINE | re.DOTALL)
 AUTHOR_AND_YEAR = re.compile(r"([A-Z][\w'-]+)(?:(?:,| &)? [A-Z][\w'-]+)*(?: et al\.)? \((\d{4})\)")
 """`Lian et al. (2018)`, `Sergeev & Del Balso (2018)`: the first author and the year."""
+PREPRINT = "arXiv preprint"
 VENUES = ("booktitle", "journal", "publisher", "institution", "howpublished")
 
 
@@ -29,6 +30,8 @@ class Reference(NamedTuple):
     def __str__(self) -> str:
         authors = [author.split(",")[0] for author in self.fields["author"].split(" and ")]
         venue = [self.fields[field] for field in VENUES if field in self.fields]
+        if PREPRINT in venue:
+            venue.remove(PREPRINT)  # its number says it
         pieces = [f"{', '.join(authors)} ({self.fields['year']})", self.fields["title"], *venue]
         if self.arxiv:
             pieces.append(f"arXiv {self.arxiv}")

@@ -37,7 +37,7 @@ class JobResult(NamedTuple):
 JobFunction = Callable[[str, Document], JobResult]
 
 
-Round = Callable[
+RunRound = Callable[
     [JobFunction, Mapping[str, Document], int, list[str]], Generator[JobResult, None, None]
 ]
 """Runs jobs, so many at once, and yields their ends; the list receives the runs that started."""
@@ -133,7 +133,7 @@ def _end_of_lost_run(
     return JobResult(run, float("nan"), failure)
 
 
-def _start(backend: str, parallel: int, stack: ExitStack) -> Round:
+def _start(backend: str, parallel: int, stack: ExitStack) -> RunRound:
     """Start an engine, for as long as `stack` lives.
 
     Raises:
@@ -297,7 +297,7 @@ def _kill_workers(interrupts: list[int], over: threading.Event) -> None:
 # engines: each returns its rounds, for workers that live as long as `stack`
 
 
-def _loky(jobs: int, stack: ExitStack) -> Round:
+def _loky(jobs: int, stack: ExitStack) -> RunRound:
     """Processes of this machine."""
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
@@ -330,7 +330,7 @@ def _remove_semaphores() -> None:
                 semaphore.unlink()
 
 
-def _dask(jobs: int, stack: ExitStack) -> Round:
+def _dask(jobs: int, stack: ExitStack) -> RunRound:
     """The cluster of the current client or of DASK_SCHEDULER_ADDRESS, else local processes."""
     import dask
     from distributed import Client, default_client
@@ -352,7 +352,7 @@ def _dask(jobs: int, stack: ExitStack) -> Round:
     return partial(_joblib_round, {"n_jobs": -1})
 
 
-def _ray(jobs: int, stack: ExitStack) -> Round:
+def _ray(jobs: int, stack: ExitStack) -> RunRound:
     """The cluster that this process has joined or that of RAY_ADDRESS, else local processes."""
     import ray
 

@@ -4,8 +4,16 @@ import ast
 import re
 from pathlib import Path
 
+from pybtex.database import parse_file
+
 from laggard.experiments.cli import main
-from laggard.experiments.references import AUTHOR_AND_YEAR, SOURCE_PARAGRAPH, works, works_of
+from laggard.experiments.references import (
+    AUTHOR_AND_YEAR,
+    SOURCE_PARAGRAPH,
+    VENUES,
+    works,
+    works_of,
+)
 from tests.documents import ROOT
 
 PACKAGES = [
@@ -45,6 +53,19 @@ def test_every_named_source_is_in_references():
             if author.lower() + year not in years
         ]
     assert missing == []
+
+
+def test_parser_of_bibtex_reads_every_reference():
+    """It raises for what is no BibTeX and for a key that stands twice."""
+    entries = parse_file(str(ROOT / "experiments/references.bib")).entries
+    assert list(entries) == sorted(works())
+    for key, entry in entries.items():
+        assert entry.fields["title"], key
+        assert [field for field in VENUES if entry.fields.get(field)], key
+        authors = entry.persons["author"]
+        assert authors, key
+        assert not any(str(author).lower() in ("others", "et al.") for author in authors), key
+        assert all(author.last_names for author in authors), key
 
 
 def test_every_reference_is_complete():
