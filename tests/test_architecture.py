@@ -109,7 +109,7 @@ def violations(found):
 def is_method(module):
     """Whether a module of `simulator/algorithms` holds methods, not what several families share."""
     shared = (
-        *("base", "bucketing", "elastic", "sharding", "slicing", "staging"),
+        *("base", "bucketing", "elastic", "outgoing", "sharding", "slicing", "staging"),
         *("collectives", "contrib"),
     )
     part = module.removeprefix("laggard.simulator.algorithms").strip(".")

@@ -56,6 +56,7 @@ def validate(args: Namespace) -> int:
             continue
         _warn_of_missing_data(path, planned)
         _warn_of_equal_weights(path, planned)
+        _warn_of_busy_servers(path, planned)
         _warn_of_starved_workers(path, planned)
         members = sum(len(run.members) for run in planned)
         print(f"{path}: fine: {count(len(planned), 'run')}, {count(members, 'member')}")
@@ -72,6 +73,23 @@ def _warn_of_equal_weights(path: str, planned: "Sequence[RunSpec]") -> None:
             print(
                 f"{path}: warning: algorithm.weighting: {run.title}: {problem}; "
                 "set it to samples, as federated averaging has it",
+                file=sys.stderr,
+            )
+            return
+
+
+def _warn_of_busy_servers(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Warn if a server takes in fewer gradients than workers that never wait make."""
+    from laggard.experiments.theory.server_load import server_load
+
+    for run in planned:
+        load = server_load(run.config)
+        if load is not None and load.made > load.taken:
+            made = f"{load.workers} workers make {load.made:.3g} gradients/s"
+            problem = f"{made}, of which a server takes in {load.taken:.3g}"
+            print(
+                f"{path}: warning: cluster.workers: {run.title}: {problem}; "
+                f"it keeps up with {load.served}",
                 file=sys.stderr,
             )
             return

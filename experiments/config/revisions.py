@@ -4,7 +4,8 @@ A run that a changed rule can touch has another id than before, so that its old 
 presented as a new one. All other runs keep their ids.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,15 +49,42 @@ def _sends_in_collectives(config: "Config") -> bool:
     return network.changes is not None or _has_latency(network.model_dump())
 
 
+def _sends_without_waiting(config: "Config") -> bool:
+    """Whether workers that do not await an answer may wait for their bytes to leave."""
+    algorithm, network = config.algorithm, config.cluster.network
+    if hasattr(algorithm, "n_push"):
+        waits = algorithm.n_push % algorithm.n_fetch == 0  # each push is answered
+    elif hasattr(algorithm, "outstanding"):
+        waits = False
+    else:
+        waits = not getattr(algorithm, "cancel", False)
+    if waits:
+        return False
+    return network.changes is not None or _limits_bandwidth(network.model_dump())
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
+    return any(values.get("latency") for values in _mappings(settings))
+
+
+def _limits_bandwidth(settings: Any) -> bool:
+    """Whether bytes take time by any of a network's settings."""
+    for values in _mappings(settings):
+        for key in ("bandwidth", "server_bandwidth"):
+            if values.get(key) is not None and values[key] < math.inf:
+                return True
+    return False
+
+
+def _mappings(settings: Any) -> Iterator[dict[str, Any]]:
+    """All mappings in nested settings."""
+    if isinstance(settings, dict):
+        yield settings
+        settings = list(settings.values())
     if isinstance(settings, list):
-        return any(_has_latency(item) for item in settings)
-    if not isinstance(settings, dict):
-        return False
-    if settings.get("latency"):
-        return True
-    return any(_has_latency(item) for item in settings.values())
+        for item in settings:
+            yield from _mappings(item)
 
 
 REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
@@ -66,4 +94,6 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "weighting by samples": (1, _averages_uneven_shards),
     # a send in a collective is complete when its bytes have left (`Network.rendezvous`)
     "sends of collectives": (1, _sends_in_collectives),
+    # a worker that awaits no answer waits for its bytes to leave (`outstanding`)
+    "sends to servers": (1, _sends_without_waiting),
 }

@@ -81,6 +81,8 @@ class Downpour(Sharded):
         warm_start: updates that worker 0 makes alone before the others begin.
         sync_every: mini-batches after which a worker waits until all have made as many, counted
             from the warm start.
+        outstanding: pushes of a worker whose bytes may still have to leave it; before the next push
+            it waits.
 
     Source: Dean et al. (2012), NIPS, algorithm 7.1.
     """
@@ -91,6 +93,7 @@ class Downpour(Sharded):
     local_rule: Literal["sgd", "same", "none"] = "sgd"
     warm_start: NonNegativeInt = 0
     sync_every: PositiveInt | None = None
+    outstanding: PositiveInt = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,7 +104,8 @@ class Downpour(Sharded):
             raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
 
     def worker(self, node: Node) -> Role:
-        servers, accrued = Shards(node, self.shards), list[GradientPromise]()
+        servers = Shards(node, self.shards, self.outstanding)
+        accrued = list[GradientPromise]()
         local = self.local()
         state = local.init(node.weights, replicas=node.workers)
         servers.push(([], True), size=0)  # announces the worker
@@ -114,7 +118,7 @@ class Downpour(Sharded):
                 weights, state = local.update(weights, [gradient], state)
             push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
             if push:
-                servers.push((accrued, fetch))
+                yield from servers.push_in_turn((accrued, fetch))
                 accrued = []
             elif fetch:
                 servers.push(([], True), size=0)

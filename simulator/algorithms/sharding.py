@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
@@ -61,8 +62,9 @@ class Shards:
     With one shard it reads the whole model, and pushes its contents unchanged.
     """
 
-    def __init__(self, node: Node, shards: int) -> None:
-        self._node = node
+    def __init__(self, node: Node, shards: int, outstanding: int = 1) -> None:
+        """`outstanding`: the number of pushes in turn whose bytes may still have to leave."""
+        self._node, self._outgoing = node, Outgoing(outstanding)
         parts = list(split_parameters(node.weights.shape[1], shards).items())
         first = node.rank % shards  # workers start with different shards, which avoids queues
         self._parts = dict(parts[first:] + parts[:first])
@@ -86,6 +88,11 @@ class Shards:
             part = self._part(content, shard)
             messages.append(self._node.send(shard, part, size=size / len(self._parts)))
         return messages
+
+    def push_in_turn(self, content: Any, size: float = 1.0) -> Generator[Event, Any, None]:
+        """`push`, once the bytes of earlier pushes have left the worker."""
+        yield from self._outgoing.wait()
+        self._outgoing.add(self.push(content, size))
 
     def read(self) -> "Generator[Event, Any, Tensor]":
         """Wait for a new slice of every shard, and return the model `(ensemble, params)`."""

@@ -222,11 +222,11 @@ class KSync(Synchronous):
         while True:
             work = node.compute((yield from servers.read()))
             if not self.cancel:
-                yield work
+                servers.push([(yield work)])
             elif (yield from servers.wait_until_overtaken(work)):  # the update came first
                 work.cancel()
-                continue
-            servers.push([work.value])
+            else:
+                yield from servers.push_in_turn([work.value])
 
     def server(self, node: Node) -> Role:
         return self.first(node, count_awaited(self, self.wait_for, node.workers), self.cancel)

@@ -1,6 +1,7 @@
 """A network under a running clock: links, and the messages that cross them."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -22,6 +23,9 @@ from laggard.simulator.timing.events import Departure, Message, Verb
 from laggard.simulator.timing.steps import StepFunction
 
 Sharing = FairSharing | FifoSharing
+MANY_MESSAGES = 1024
+"""Messages under way from which on their number is told, beside four for each pair of nodes."""
+MIN_SECONDS = 1e-9
 
 
 class Transfer:
@@ -85,6 +89,8 @@ class Transport:
         self._path = lru_cache(maxsize=2**16)(self._between)
         self._transfers: dict[Event, Transfer] | None = {} if crashes else None
         self._departures: dict[Any, Departure] = {}  # of messages with bytes still to leave
+        self._under_way, self._most_under_way = 0, MANY_MESSAGES + 4 * workers**2
+        self._leaving: list[float] = []  # when messages under way will have left, if known (s)
         self._departed = Departure(env)
         self._departed.callbacks = None
 
@@ -144,9 +150,16 @@ class Transport:
             else:
                 latencies.schedule(sender, receiver, delay, seconds, arrival)
             arrival.left = self._env._now + delay
+            if delay:
+                self._leaving.append(arrival.left)
+            else:
+                self._under_way -= 1
             if self._departures:
                 self._depart(arrival)
 
+        self._under_way += 1
+        if self._under_way > self._most_under_way:
+            self._check_growth()
         if size == 0 or not route:
             passed(0.0)
             return
@@ -180,6 +193,7 @@ class Transport:
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
                 cast(Any, arrival).left = self._env.now
+                self._under_way -= 1
                 self._depart(arrival)
         if not self._network.colocated:
             shared: tuple[str, ...] = (TRUNK,)
@@ -189,6 +203,33 @@ class Transport:
                 if rank in ends and ends[0] not in shared:
                     link.free = min(link.free, self._env.now)
         return list(lost)
+
+    def _check_growth(self) -> None:
+        """Say if messages become more and more, and what the busiest link would have to carry."""
+        now = self._env.now
+        leaving = [moment for moment in self._leaving if moment > now]
+        self._under_way -= len(self._leaving) - len(leaving)
+        self._leaving = leaving
+        if self._under_way < self._most_under_way / 2:
+            return
+        self._most_under_way *= 16
+        waiting = {ends: self._backlog(link) for ends, link in self._links.items()}
+        ends = max(waiting, key=lambda ends: waiting[ends])
+        link = self._links[ends]
+        found = f"{self._under_way:,} messages are under way after {now:g} s"
+        needed = link.bandwidth + waiting[ends] / max(now, MIN_SECONDS)
+        carries = f"link {ends[0]} of {ends[1]} carries {link.bandwidth:g} of the {needed:.3g}"
+        remedy = "raise it, or let nodes await departures (algorithm.outstanding)"
+        warnings.warn(
+            f"cluster.network.bandwidth: {found}: {carries} bytes/s that are sent; {remedy}",
+            stacklevel=2,
+        )
+
+    def _backlog(self, link: Link) -> float:
+        """The bytes that wait for a link."""
+        if self._network.sharing == "fifo":
+            return max(0.0, link.free - self._env.now) * link.bandwidth
+        return sum(flow.size for flow in link.flows)
 
     def _between(self, sender: int, receiver: int) -> tuple[Any, float, tuple[Link, ...]]:
         """The latency between two nodes, a constant to add to a drawn one, and the links between.

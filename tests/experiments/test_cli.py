@@ -294,6 +294,35 @@ def test_validate_warns_of_equal_weights_of_uneven_shards(laggard, tmp_path, cha
     assert laggard("validate", path, "task.partition=iid")[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("cluster", "method", "served"),
+    [
+        ("network: {bandwidth: 100, message_bytes: 50}", "k_batch_sync", 2),
+        ("network: {bandwidth: 100, message_bytes: 50}", "{name: downpour, n_push: 2}", 4),
+        ("network: {bandwidth: 400, message_bytes: 50}", "k_batch_sync", None),
+        ("network: {server_bandwidth: 100, message_bytes: 50}", "k_batch_sync", 2),
+        ("compute: {law: constant, mean: 4}, network: {bandwidth: 100, message_bytes: 50}", "k_batch_sync", None),
+        ("receive_seconds: 0.3", "{name: downpour, n_fetch: 5}", 3),
+        ("network: {bandwidth: 100, message_bytes: 50}", "async_ps", None),
+    ],
+)  # fmt: skip
+def test_validate_tells_workers_that_server_keeps_up_with(
+    laggard, tmp_path, cluster, method, served
+):
+    """Workers take 1 s a gradient."""
+    path = tmp_path / "busy.yaml"
+    path.write_text(
+        f"cluster: {{workers: 6, {cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\n"
+    )
+    code, _, err = laggard("validate", path)
+    assert code == 0
+    if served is None:
+        assert err == ""
+    else:
+        assert err.startswith(f"{path}: warning: cluster.workers: ")
+        assert err.endswith(f"keeps up with {served}\n")
+
+
 def test_plot_draws_runs_and_sweeps(laggard, toy, drawn):
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()

@@ -125,3 +125,41 @@ def test_latency_without_collective_keeps_id(tmp_path, monkeypatch, method):
         tmp_path, monkeypatch, f"algorithm={method}", "cluster.network.latency=0.01"
     )
     assert before == now
+
+
+SLOW, FREE = "cluster.network={bandwidth: 1e6}", "cluster.network={latency: 0.01}"
+
+
+@pytest.mark.parametrize(
+    ("method", "changed"),
+    [
+        ("k_batch_sync", True),
+        ("{name: downpour, n_fetch: 3}", True),
+        ("{name: downpour, n_push: 3}", False),
+        ("downpour", False),
+        ("{name: k_sync, cancel: true}", True),
+        ("{name: ringmaster, cancel: true}", True),
+        ("k_sync", False),
+        ("async_ps", False),
+    ],
+)
+def test_sends_without_answer_over_slow_card_have_new_id(tmp_path, monkeypatch, method, changed):
+    before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", SLOW)
+    assert (before != now) == changed
+    before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", FREE)
+    assert before == now
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        "{server_bandwidth: 1e6}",
+        "{cards: [{worker: 0, bandwidth: 1e6}]}",
+        "{links: [{sender: 0, receiver: -1, bandwidth: 1e6}]}",
+        "{colocated: true, bandwidth: 1e6}",
+    ],
+)
+def test_any_slow_card_gives_sends_new_id(tmp_path, monkeypatch, network):
+    overrides = "algorithm=k_batch_sync", f"cluster.network={network}"
+    before, now = digests(tmp_path, monkeypatch, *overrides)
+    assert before != now

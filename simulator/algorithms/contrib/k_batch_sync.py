@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
@@ -20,11 +21,15 @@ class KBatchSync(Algorithm):
 
     w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
     a fast one may contribute several mini-batches; its computation is then cancelled, and late
-    gradients are dropped. Staleness 0.
+    gradients are dropped. Staleness 0. It sends a gradient once the bytes of the one before have
+    left, so that a server's card with beta seconds a byte takes in min(P / t_c, 1 / (N beta))
+    gradients of N bytes a second, from workers that need t_c seconds each.
     Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
 
     Attributes:
         gradients: K, gradients per update.
+        outstanding: gradients of a worker whose bytes may still have to leave it; before it sends
+            the next it waits.
 
     Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387
     (Rennala SGD).
@@ -32,6 +37,7 @@ class KBatchSync(Algorithm):
 
     rule: Rule
     gradients: PositiveInt = 1
+    outstanding: PositiveInt = 1
 
     def check(self, cluster: Cluster) -> None:
         """Refuse a server that takes in gradients more slowly than workers, which never wait, make
@@ -51,16 +57,18 @@ class KBatchSync(Algorithm):
             )
 
     def worker(self, node: Node) -> Role:
+        sent = Outgoing(self.outstanding)
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
             work, newer = node.compute(weights), node.receive()
             yield work | newer
+            newer = yield from sent.wait_or_receive(node, newer)
             if newer.fired:
                 work.cancel()
                 _, weights = newer.value
             else:
-                node.send(SERVER, work.gradient)
+                sent.add([node.send(SERVER, work.gradient)])
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

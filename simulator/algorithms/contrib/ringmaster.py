@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
 from laggard.simulator.learning.rules import Rule
@@ -30,15 +31,19 @@ class Ringmaster(Algorithm):
     cancel: bool = False
 
     def worker(self, node: Node) -> Role:
+        sent = Outgoing()
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
             work, newer = node.compute(weights), node.receive()
             yield work | newer
+            newer = yield from sent.wait_or_receive(node, newer)
             if newer.fired:  # its gradient is too stale now
                 work.cancel()
             else:
-                node.send(SERVER, work.gradient)
+                message = node.send(SERVER, work.gradient)
+                if self.cancel:  # what it receives next may be no answer
+                    sent.add([message])
                 yield (newer := node.receive())
             _, weights = newer.value
 
