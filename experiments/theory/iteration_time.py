@@ -97,15 +97,17 @@ def seconds_theory(result: Result) -> float | None:
     sync_ps, fifo                t_c + 2 alpha + (P + 1) N beta
     async_ps, fifo               max((t_c + 2 alpha + 2 N beta + r + u) / P, N beta, r + u + q)
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
-    osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); any H: see `OverlapSGP`
+    osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); any H: see `OverlapSGP`;
+                                 fifo, or fair where no two messages share a card
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta)
     the same, adapting first     t_c + alpha + 2 N beta
     p3, fair                     its recursion over the layers (`communication`)
     priority_all_reduce          the same, where the first node ends a collective with the last
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
 
-    2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
-    update and to reply, 0 for all other methods.
+    These hold with either sharing where none is named. 2 alpha is the latency to the server and
+    back; r, u and q its seconds to take in a message, to update and to reply, 0 for all other
+    methods.
 
     On a free network, also for other distributions and uneven workers, with X_i the seconds of
     worker i and mu_i = 1 / E[X_i]:

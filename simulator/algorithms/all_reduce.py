@@ -22,7 +22,7 @@ class AllReduce(Reducing, Bucketed):
     In each step of a collective a node waits for what it receives, and until the last byte of what
     it sends has left; with `rendezvous` of the network, until that has arrived. All wait for a
     straggler. For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full
-    duplex:
+    duplex, with either `sharing`; the last two with `sharing: fair`:
 
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)

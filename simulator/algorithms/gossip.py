@@ -23,7 +23,8 @@ class DPSGD(Elastic):
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
     with W doubly stochastic. The times are those of a step on a ring, for N bytes, latency alpha,
-    beta seconds a byte, one card a node and gradients of t_c seconds. The first order sends before
+    beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds. The
+    first order sends before
     it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
     between read and step. The second is `sgp` without overlap, and on the complete graph with
     weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`.
@@ -172,8 +173,8 @@ class OverlapADPSGD(ADPSGD):
 
     An average begins with the gradient instead of after it, so that an active node takes max(t_c, 2
     (alpha + N beta)) seconds a step to a neighbour that nobody else asks, where `adpsgd` takes t_c
-    + 2 (alpha + N beta). The gradient is taken before the average in both. On a free network the
-    two take the same time.
+    + 2 (alpha + N beta), with either `sharing`. The gradient is taken before the average in both.
+    On a free network the two take the same time.
 
     Source: Lian et al. (2018), arXiv 1710.06952; their public code averages while the next gradient
     is computed.

@@ -36,9 +36,9 @@ class SGP(Elastic):
 
     With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have
     arrived are received without waiting after each of the next tau - 1 gradients, and waited for
-    after the tau-th. For N bytes, latency alpha and beta seconds a byte to one peer: t_c + alpha +
-    N beta seconds a step; with tau = 1, max(t_c, alpha + N beta). Several exchanges at a time, or
-    one every H gradients, are `osgp`.
+    after the tau-th. For N bytes, latency alpha and beta seconds a byte to one peer, with either
+    `sharing`: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N beta). Several
+    exchanges at a time, or one every H gradients, are `osgp`.
 
     Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in
     their public code.
@@ -147,6 +147,9 @@ class OverlapSGP(SGP):
     tau = 0         H t_c + E
     tau > 0         max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)
     tau > 0, H = 1  max(t_c, E / tau, N beta)
+
+    with `sharing: fifo`; with `fair` if tau <= H or H t_c >= N beta. Else messages of successive
+    exchanges share a card fairly, so that all of them end late, and it takes longer.
 
     A graph that changes from step to step changes from exchange to exchange.
 

@@ -248,7 +248,12 @@ NODES = {
     "D-PSGD sends after it computed": (
         Replaced(gossip.DPSGD, "tell", lambda right: lambda self, own, step: None),
         Replaced(gossip.DPSGD, "combine", telling_late),
-        partial(test_gossip_times.test_step_time_follows_closed_form, "dpsgd, ring, combine", 2.0),
+        partial(
+            test_gossip_times.test_step_time_follows_closed_form,
+            "dpsgd, ring, combine",
+            2.0,
+            "fair",
+        ),
     ),
     "an average is not atomic": (
         Replaced(gossip.ADPSGD, "answer", answering(0.5, pause=True)),
@@ -261,6 +266,7 @@ NODES = {
             "adpsgd_overlap",
             "max(t_c, 2 E)",
             2.0,
+            "fair",
         ),
     ),
     "the asked averages twice": (
@@ -270,12 +276,15 @@ NODES = {
     "overlap waits for its own exchange": (
         Replaced(push_sum.SGP, "worker", lambda right: push_sum.SGP.in_step),
         partial(
-            test_gossip_times.test_step_time_follows_closed_form, "sgp, one peer, overlap 1", 2.0
+            test_gossip_times.test_step_time_follows_closed_form,
+            "sgp, one peer, overlap 1",
+            2.0,
+            "fair",
         ),
     ),
     "overlap SGP waits for one exchange at a time": (
         Replaced(push_sum.OverlapSGP, "worker", settings(overlap=lambda self: 1)),
-        partial(test_gossip_times.test_push_interval_follows_closed_form, 4, 1, 0.1),
+        partial(test_gossip_times.test_push_interval_follows_closed_form, 4, 1, 0.1, "fifo"),
     ),
     "shares that come between two pushes are left": (
         Replaced(

@@ -11,6 +11,7 @@ from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.gossiping import AD, ASSRAN, LIAN, ONE_PEER, ORDERS, on
 from tests.theory.statements import equal
+from tests.theory.test_networks import either_sharing
 from tests.theory.trials import method, update_times
 
 ONCE, TWICE = 0.375, 0.625  # alpha + N beta and alpha + 2 N beta, for the cards below
@@ -25,31 +26,30 @@ STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
 }
 
 
+@either_sharing
 @pytest.mark.parametrize("t_c", [2.0, 0.1])
 @pytest.mark.parametrize("name", STEPS)
-def test_step_time_follows_closed_form(name: str, t_c: float) -> None:
+def test_step_time_follows_closed_form(name: str, t_c: float, sharing: str) -> None:
     """A step takes the sum of gradient and messages, or their maximum if they overlap."""
     graph, settings, form = STEPS[name]
     way = TWICE if "2 N beta" in form else ONCE
-    took = update_times(
-        on(graph, 8, Constant(t_c), **CARDS), method(name.split(",")[0], **settings), 20
-    )[3:]
+    cluster = on(graph, 8, Constant(t_c), **CARDS, sharing=sharing)
+    took = update_times(cluster, method(name.split(",")[0], **settings), 20)[3:]
     expected, source = (
         max(t_c, way) if "max" in form else t_c + way,
         ASSRAN if "sgp" in name else LIAN,
     )
-    equal(f"{name}, t_c {t_c:g}: {form}", expected, took, source=source)
+    equal(f"{name}, t_c {t_c:g}, {sharing}: {form}", expected, took, source=source)
 
 
-@pytest.mark.parametrize("t_c", [0.5, 0.1])
+@pytest.mark.parametrize(("t_c", "sharing"), [(0.5, "fifo"), (0.1, "fifo"), (0.5, "fair")])
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (4, 1), (3, 2)])
-def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float) -> None:
+def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float, sharing: str) -> None:
     """It is H gradients plus the part of E = alpha + N beta that tau gradients do not hide, and N
-    beta on a saturated card.
+    beta on a saturated card; with fair sharing where H t_c >= N beta.
     """
-    cluster = on(
-        ONE_PEER, 8, Constant(t_c), bandwidth=12.0, latency=1.25, message_bytes=3.0, sharing="fifo"
-    )
+    card = {"bandwidth": 12.0, "latency": 1.25, "message_bytes": 3.0}
+    cluster = on(ONE_PEER, 8, Constant(t_c), **card, sharing=sharing)
     E, n = 1.5, -(-tau // H)  # exchanges outstanding
     took = update_times(cluster, method("osgp", overlap=tau, local_steps=H), 26 * n * H)
     pushes = took[2 * n * H :].reshape(-1, n * H).sum(1) / n
@@ -59,8 +59,23 @@ def test_push_interval_follows_closed_form(tau: int, H: int, t_c: float) -> None
         else "max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)"
     )
     expected = max(H * t_c + max(0.0, E - tau * t_c) / n, 0.25)
-    text = f"osgp, tau = {tau}, H = {H}, t_c {t_c:g}: {form}"
+    text = f"osgp, tau = {tau}, H = {H}, t_c {t_c:g}, {sharing}: {form}"
     equal(text, expected, pushes, source=ASSRAN)
+
+
+def test_fair_sharing_delays_messages_of_successive_exchanges() -> None:
+    """With t_c < N beta messages share a card: fair sharing takes longer than the form of fifo."""
+    t_c, tau, alpha, transfer = 0.02, 4, 0.4, 0.1
+    form = max(t_c, (alpha + transfer) / tau, transfer)
+    took = {}
+    for sharing in ("fifo", "fair"):
+        card = {"bandwidth": 1e9, "latency": alpha, "message_bytes": transfer * 1e9}
+        cluster = on(ONE_PEER, 8, Constant(t_c), **card, sharing=sharing)
+        seconds = update_times(cluster, method("osgp", overlap=tau), 120)
+        took[sharing] = seconds[-80:].mean()
+    text = f"osgp, tau = {tau}, H = 1, t_c < N beta, fifo: max(t_c, E / tau, N beta)"
+    equal(text, form, took["fifo"], source=ASSRAN)
+    assert took["fair"] > 1.1 * form
 
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (2, 3)])
@@ -81,19 +96,20 @@ def test_fast_node_leads_by_bounded_gradients(tau: int, H: int) -> None:
     equal(text, tau + H - 1, ahead.max(), source="derived")
 
 
+@either_sharing
 @pytest.mark.parametrize("t_c", [2.0, 0.5])
 @pytest.mark.parametrize(
     ("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")]
 )
-def test_average_time_follows_closed_form(name: str, form: str, t_c: float) -> None:
+def test_average_time_follows_closed_form(name: str, form: str, t_c: float, sharing: str) -> None:
     """The active one of two nodes sends a request and gets an answer, of E = alpha + N beta each,
     after the gradient or during it.
     """
-    cluster, E = on(Ring(), 2, Constant(t_c), **CARDS), 2 * ONCE
+    cluster, E = on(Ring(), 2, Constant(t_c), **CARDS, sharing=sharing), 2 * ONCE
     rows = simulate(cluster, method(name), stop=Stop(updates=60)).updates
     took = np.diff(rows["time"][rows["worker"] == 0])
     expected = t_c + E if name == "adpsgd" else max(t_c, E)
-    equal(f"{name}, P = 2, t_c {t_c:g}: {form}", expected, took, source=AD)
+    equal(f"{name}, P = 2, t_c {t_c:g}, {sharing}: {form}", expected, took, source=AD)
 
 
 @pytest.mark.parametrize(("name", "form"), [*PAIRS.items(), ("dpsgd", "P / s"), ("sgp", "P / s")])

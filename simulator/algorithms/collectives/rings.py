@@ -95,7 +95,7 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
     """All-reduce over hosts: reduce-scatter inside each, a ring across for each part, all-gather.
 
     For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards
-    alpha and beta, which g workers share: 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N
+    alpha and beta, which g workers share fairly (`sharing: fair`): 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N
     beta / m) seconds. With one worker a host, or one host, it is the ring.
 
     Source: Jia et al. (2018), arXiv 1807.11205, section 4.3.
