@@ -108,6 +108,15 @@ def find_entries(name: str, sections: Iterable[str]) -> list[tuple[str, type[Par
     if not entries:
         known = [*sections, *(entry for choice in SECTIONS.values() for entry in choice.parts)]
         hint = suggest(name, known)
+        words = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
+        described = [
+            entry
+            for choice in SECTIONS.values()
+            for entry, part in choice.parts.items()
+            if words.search(_one_line(part.__doc__ or ""))
+        ]
+        if described:  # a term of the field, such as the direct all-reduce
+            hint = f"see `laggard list {described[0]}`"
         if not hint:
             names = ", ".join(sections)
             hint = f"expected one of {names}, or a name that `laggard list` shows"

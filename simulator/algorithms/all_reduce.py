@@ -30,7 +30,8 @@ class AllReduce(Reducing, Bucketed):
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
-    server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve
+    server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve; S = P is the direct
+                        all-reduce
     hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m),
                         m hosts of g workers
 

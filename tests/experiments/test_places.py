@@ -5,6 +5,7 @@ import pytest
 from laggard import ConfigError
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.document import put
+from laggard.experiments.config.listing import describe_entries
 from laggard.experiments.config.places import places
 
 PLACES = {place for group in places(Config).values() for place in group}
@@ -80,3 +81,9 @@ def test_all_keys_are_moved():
 def test_unknown_key_has_its_remedy(document, told):
     with pytest.raises(ConfigError, match=rf"unknown key.*{told}" if told[0] != "u" else told):
         parse(document)
+
+
+@pytest.mark.parametrize("term", ["direct all-reduce", "halving_doubling"])
+def test_term_of_the_field_is_found_in_the_list(term):
+    with pytest.raises(ConfigError, match="see `laggard list all_reduce`"):
+        list(describe_entries([term]))
