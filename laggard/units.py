@@ -142,10 +142,14 @@ def read_quantity(text: str, quantity: str) -> float:
     """
     match = NUMBER_AND_UNIT.fullmatch(text)
     unit = None
+    refusal = f"expected {EXPECTED_FORMS[quantity]}, got {text!r:.80}"
     if match is not None:
-        unit = unit_named(match[2], quantity)
+        try:
+            unit = unit_named(match[2], quantity)
+        except AmbiguousUnitError as error:
+            raise ValueError(f"{refusal}: {error}") from None
     if match is None or unit is None:
-        raise ValueError(f"expected {EXPECTED_FORMS[quantity]}, got {text!r:.80}")
+        raise ValueError(refusal)
     return float(Decimal(match[1]) * unit.factor)
 
 
