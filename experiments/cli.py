@@ -64,11 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with handle_signals(leave):
         shorten_warnings()
-        args = _parse(argv)
+        try:
+            args = _parse(argv)
+        except MemoryError as error:
+            print(_out_of_memory(error, "laggard"), file=sys.stderr)
+            return FAILED
         command: Command = args.command
-        _import(command.imports)
         interrupts: list[int] = []
         try:
+            _import(command.imports)
             with _handle_interrupts(interrupts), _refuse_plugins(args):
                 code = command.function(args)
         except KeyboardInterrupt as interrupt:
@@ -248,9 +252,23 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
     return 128 + number
 
 
+def _out_of_memory(error: Exception, subject: str) -> str:
+    cause = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return f"{subject}: out of memory: {cause}"
+
+
 def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
-    from laggard.experiments.config.errors import ConfigError, error_line
+    subject = config or "laggard"
+    # first what a full disk or memory causes: then an import may fail too
+    if isinstance(error, OSError):
+        if error.filename:
+            return BAD_INPUT, f"{error.filename}: {error.strerror}"
+        return BAD_INPUT, str(error)
+    message = str(error)
+    if isinstance(error, MemoryError) or any(text in message for text in OUT_OF_MEMORY):
+        return FAILED, _out_of_memory(error, subject)
+    from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.real import RealRunError
     from laggard.experiments.results.files import ResultError
     from laggard.models.optional import MissingPackageError
@@ -260,14 +278,6 @@ def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
         error = error.relocate(where=config)
     if isinstance(error, ConfigError | ResultError | MissingPackageError):
         return BAD_INPUT, str(error)
-    if isinstance(error, OSError):
-        if error.filename:
-            return BAD_INPUT, f"{error.filename}: {error.strerror}"
-        return BAD_INPUT, str(error)
-    subject = config or "laggard"
     if isinstance(error, RealRunError | Deadlock | InvalidSettingError):
         return FAILED, f"{subject}: {error}"
-    message = str(error)
-    if isinstance(error, MemoryError) or any(text in message for text in OUT_OF_MEMORY):
-        return FAILED, f"{subject}: out of memory: {error_line(error)}"
     return None

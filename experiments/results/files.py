@@ -44,9 +44,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The name holds host and process: others may write the same file on a shared disk.
     temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
-    with suppress(FileNotFoundError):
-        temporary.unlink()  # a link that another user put there would be written through
     try:
+        with suppress(FileNotFoundError):
+            temporary.unlink()  # a link that another user put there would be written through
         yield temporary
         temporary.replace(path)  # atomic: a reader sees the old file or the new one
     except OSError as error:
