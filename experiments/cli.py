@@ -214,13 +214,14 @@ def _handle_interrupts(received: list[int]) -> Iterator[None]:
             leave(number)
         raise KeyboardInterrupt(number)
 
-    def leave_if_interrupted(unraisable: Any) -> None:
+    def report_ignored(unraisable: Any) -> None:
         if received:
             leave(*received)
-        hook(unraisable)
+        name = unraisable.exc_type.__name__
+        print(f"warning: ignored: {name}: {unraisable.exc_value}", file=sys.stderr)
 
     hook = sys.unraisablehook
-    sys.unraisablehook = leave_if_interrupted
+    sys.unraisablehook = report_ignored
     try:
         with handle_signals(interrupt):
             yield

@@ -27,7 +27,7 @@ WRITING = (*KINDS, "write", "descriptors", "allocation")
 CASES = [
     *[(command, kind) for command in ("run", "sweep") for kind in WRITING],
     ("parallel", "fork"),
-    *[("table", kind) for kind in ("open", "descriptors", "allocation")],
+    *[("table", kind) for kind in ("open", "allocation")],
 ]
 
 
@@ -104,7 +104,9 @@ def test_failing_operation_is_one_line_and_loses_nothing(command, kind, server, 
         assert answer["code"] in (0, 1, 2), (case, answer)
         failures += answer["code"] != 0 or bool(answer["lines"])
         told = [line for line in answer["lines"] if line not in quiet]
-        assert bool(answer["code"]) <= len(told) <= 3, (case, answer)
+        assert not any("Traceback" in line for line in told), (case, answer)
+        most = 20 if command == "parallel" else 3  # loky's resource tracker has lines of its own
+        assert bool(answer["code"]) <= len(told) <= most, (case, answer)
         found = hashes(out / "toy")
         assert set(found) >= set(first), (case, "lost")
         assert all(expected[run] == files for run, files in found.items()), (case, "half a result")
