@@ -106,7 +106,7 @@ class Transport:
 
         It has then crossed all links, and the latency follows: the departure is in that order of
         events directly after the arrival, and without a latency it is the arrival. A message that a
-        crash loses has departed.
+        crash loses has departed, or in a queue departs when it would have.
         """
         latency, beside, _ = self._path(message.sender.rank, message.receiver.rank)
         if self._latencies is None and latency + beside == 0:

@@ -19,7 +19,7 @@ from laggard.simulator import (
 )
 from laggard.simulator.network.topology import Exponential
 from laggard.simulator.timing.distributions import Constant, Gamma
-from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
 def run(worker, server=None, workers=2, stop=None, **more):
@@ -89,6 +89,55 @@ def test_send_fires_when_message_has_arrived():
     network = Network(bandwidth=4.0, latency=0.5, message_bytes=8.0)
     run(worker, idle, cluster=Cluster(workers=1, network=network))
     assert moments == [("content", "hello"), 2.5]
+
+
+@pytest.mark.parametrize(
+    ("network", "moments"),
+    [
+        ({"latency": 0.5, "sharing": "fair"}, [(0.0, 0.5), (2.0, 2.5), (3.0, 3.5)]),
+        ({"latency": 0.5, "sharing": "fifo"}, [(0.0, 0.5), (1.0, 1.5), (3.0, 3.5)]),
+        ({"latency": 0.0, "sharing": "fifo"}, [(0.0, 0.0), (1.0, 1.0), (3.0, 3.0)]),
+        ({"latency": Constant(0.5)}, [(0.0, 0.5), (2.0, 2.5), (3.0, 3.5)]),
+        ({"latency": 0.5, "bandwidth": np.inf}, [(0.0, 0.5)] * 3),
+    ],
+)
+def test_message_departs_before_its_latency(network, moments):
+    """Messages of 0, 1 and 2 bytes are sent at once over a card of 1 B/s."""
+    noted = []
+
+    def worker(node):
+        if node.rank == 0:
+            messages = [node.send(1, None, size=size) for size in (0.0, 1.0, 2.0)]
+            for message in messages:
+                yield message.departed
+                left = node.now
+                yield message
+                noted.append((left, node.now))
+        yield node.work(1000.0)
+
+    card = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
+    run(worker, cluster=Cluster(2, network=Network(Exponential(), **card)))
+    # the free network lets the last one arrive while the first is awaited
+    expected = [(max(left, before), arrived) for (left, arrived), (_, before) in zip(
+        moments, [(0.0, 0.0), *moments], strict=False)]  # fmt: skip
+    assert noted == expected
+
+
+@pytest.mark.parametrize(("sharing", "moment"), [("fair", 4.0), ("fifo", 9.0)])
+def test_message_that_crash_loses_has_departed(sharing, moment):
+    """In a queue its time stays reserved."""
+    noted = []
+
+    def worker(node):
+        if node.rank == 0:
+            yield node.send(1, None, size=1.0).departed
+            noted.append(node.now)
+        yield node.work(1000.0)
+
+    network = Network(Exponential(), bandwidth=1.0, message_bytes=9.0, latency=0.5, sharing=sharing)
+    crash = Crash(1, at=4.0)
+    run(worker, cluster=Cluster(2, slowdowns=[crash], network=network))
+    assert noted == [moment]
 
 
 def test_put_reaches_other_roles_at_once():
