@@ -12,7 +12,14 @@ from simpy.events import PENDING
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.network.hops import Exchange, Hops
-from laggard.simulator.network.lockstep import Finish, LockStep, Tally, finishes, rotate
+from laggard.simulator.network.lockstep import (
+    Finish,
+    LockStep,
+    Tally,
+    finishes,
+    go_round,
+    rotate,
+)
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 from laggard.simulator.timing.events import Verb
@@ -90,6 +97,10 @@ class Round:
         if self._schedule.rotates and hops.rotates and not self._busy.any():
             last, start, _ = self.joins[-1]
             return rotate(start, last, self._phases, hops, len(self.nodes))
+        if self._schedule.rotates and hops.even and not self._busy.any():
+            done = go_round(self.joins, self._phases, hops, self._under_way)
+            if done is not None:
+                return done
         steps = self._steps(hops)
         steps.run()
         return finishes(steps.ends), steps.tally()

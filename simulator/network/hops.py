@@ -35,9 +35,9 @@ class Passage(NamedTuple):
         since: when its arrival is scheduled.
     """
 
-    left: float
-    arrival: float
-    since: float
+    left: Any
+    arrival: Any
+    since: Any
 
 
 class Route(NamedTuple):
@@ -103,8 +103,8 @@ class Hops:
         seconds, latency = self._uneven(size, to)
         return list(zip(seconds.tolist(), latency.tolist(), strict=True))
 
-    def send(self, time: float, seconds: float, latency: float) -> Passage:
-        """Send a message at `time`.
+    def send(self, time: Any, seconds: float, latency: float) -> Passage:
+        """Send a message at `time`, or one each at an array of times.
 
         The moments are rounded as by the network: `fair` sets a timer for the end of the bytes, and
         schedules the arrival then; `fifo` schedules it when the message is sent.

@@ -249,3 +249,37 @@ def rotate(
     ends = [Finish(start, [rank]) for rank in order[:-2]] + [Finish(start, order[-2:])]
     seconds_of_all, under_way = np.full(workers, sending), np.full(workers, start)
     return ends, Tally(seconds_of_all, under_way, sent=workers * len(steps))
+
+
+def go_round(
+    joins: Joins, steps: Sequence[Sequence[Exchange]], hops: Hops, under_way: Seconds
+) -> tuple[list[Finish], Tally] | None:
+    """As `LockStep`, for steps from each node to the next over equal links: all nodes at once.
+
+    None where that does not tell the order in which nodes go on: several do at one moment, though
+    they have not begun together.
+    """
+    workers = len(joins)
+    ready, sending = np.empty(workers), np.zeros(workers)
+    for rank, time, _ in joins:
+        ready[rank] = time
+    first, last = ready.min(), ready.max()
+    for (step,) in steps:
+        left, arrival, since = hops.send(ready, *hops.route(step).times[0])
+        received = np.roll(arrival, 1)
+        after = np.maximum(left, received)
+        under_way = np.maximum(under_way, arrival)
+        sending += np.minimum(under_way, after) - ready
+        ready = after
+    since = np.where(received > left, np.roll(since, 1), since)
+    if first == last:
+        order = [(rank + len(steps)) % workers for rank, *_ in joins]
+    elif len(np.unique(ready)) == workers:
+        order = np.argsort(ready).tolist()
+    else:
+        return None
+    if ready.min() <= last:
+        return None
+    ends = [Finish(float(ready[rank]), (rank,), float(since[rank])) for rank in order]
+    sent = workers * len(steps)
+    return ends, Tally(sending, under_way, sent, sent)
