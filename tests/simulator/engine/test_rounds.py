@@ -198,6 +198,15 @@ def test_recurrence_is_right_until_every_end(name, network, stop):
         check_same(*both(cluster, algorithm, QUADRATIC, stop=Stop(**stop)))
 
 
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+@pytest.mark.parametrize("P", [2, 5, 8])
+@pytest.mark.parametrize("name", ["ring", "naive_ring"])
+def test_equal_nodes_go_on_in_order_of_messages(name, P, sharing):
+    network = Network(bandwidth=8.0, latency=0.25, message_bytes=P, sharing=sharing)
+    stop = Stop(updates=3)
+    check_same(*both(Cluster(P, network=network), AllReduce(Rule(), name), Timing(), stop=stop))
+
+
 @pytest.mark.parametrize(
     ("collective", "more", "applies"),
     [
