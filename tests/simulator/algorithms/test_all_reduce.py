@@ -48,7 +48,8 @@ def test_rounds_do_not_mix_where_node_is_ahead(collective, quadratic):
     torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", COMPENSATIONS)
+# `rescaled` compares the times of a server's workers; a node without a server knows its own alone.
+@pytest.mark.parametrize("name", sorted(set(COMPENSATIONS) - {"rescaled"}))
 def test_compensation_is_that_of_synchronous_server(name, quadratic):
     compensation = COMPENSATIONS[name](**({"workers": 4} if name == "one_over_n" else {}))
     rule = Rule(lr=0.1, compensation=compensation)
