@@ -4,6 +4,7 @@ from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
+from laggard.simulator.algorithms.contrib.malenia import Malenia
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
@@ -30,6 +31,7 @@ ALGORITHMS: dict[str, type] = {
     "sync_ps": SyncPS,
     "k_sync": KSync,
     "k_batch_sync": KBatchSync,
+    "malenia": Malenia,
     "sync_replicas": SyncReplicas,
     "p3": P3,
     # one that takes gradients of any age
@@ -81,6 +83,7 @@ __all__ = [
     "KBatchSync",
     "KSync",
     "LocalSGD",
+    "Malenia",
     "Naive",
     "OneForwardOneBackward",
     "OverlapADPSGD",

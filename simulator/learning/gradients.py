@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.learning.promises import Derived, Promise, evaluate
-from laggard.simulator.learning.weights import Model, Piece
+from laggard.simulator.learning.weights import Model, Piece, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -285,3 +285,9 @@ class MappedGradient(Derived, GradientPromise):
 
     def resolve(self, status: str) -> Gradient | None:
         return self._of.resolve(status)
+
+
+def mean_gradient(gradients: Sequence[Gradient]) -> GradientPromise:
+    """The mean of one worker's gradients; it counts the mini-batches of those not applied yet."""
+    new = sum(gradient.status == IN_FLIGHT for gradient in gradients)
+    return gradients[0].map(lambda *values: mean(values), *gradients[1:], batches=new)

@@ -90,6 +90,14 @@ def test_ringleader_counts_workers_alike() -> None:
     equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
 
 
+def test_malenia_counts_workers_alike() -> None:
+    """Fast workers send several gradients to an update, and count no more for it."""
+    text = "malenia: goes to sum_i h_i a_i / sum_i h_i"
+    weights = run("malenia", lr=0.5, seconds=800.0)[0].weights
+    source = "Tyurin & Richtarik (2023)"
+    equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
+
+
 def stationary_means(lr: float, settled: float) -> np.ndarray:
     """The mean of the server's weights over 350 s after they have settled, of 40 seeds."""
     outcome, reads = run("async_ps", lr, settled + 350.0, noise=0.15, members=40)

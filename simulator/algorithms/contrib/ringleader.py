@@ -1,18 +1,12 @@
 """Ringleader: an asynchronous server that counts all workers equally, however slow they are."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
-from laggard.simulator.learning.gradients import IN_FLIGHT, Gradient, GradientPromise
+from laggard.simulator.learning.gradients import Gradient, mean_gradient
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.learning.weights import mean
 from laggard.simulator.network.topology import SERVER
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -62,19 +56,9 @@ class Ringleader(Algorithm):
                 continue
             yield node.work(node.apply_seconds)
             rows = [table[rank] for rank in sorted(table)]
-            weights, state = self.rule.update(node.weights, list(map(mean_of_row, rows)), state)
+            weights, state = self.rule.update(node.weights, list(map(mean_gradient, rows)), state)
             node.apply(weights, [gradient for row in rows for gradient in row])
             node.send(worker, node.weights)
             updated.add(worker)
             if len(updated) == node.workers:
                 table, next_table, updated = next_table, {}, set()
-
-
-def mean_of_row(row: Sequence[Gradient]) -> GradientPromise:
-    """The mean of a worker's gradients; it counts those mini-batches that have not counted yet."""
-    new = sum(gradient.status == IN_FLIGHT for gradient in row)
-
-    def average(*values: "Tensor") -> "Tensor":
-        return mean(values)
-
-    return row[0].map(average, *row[1:], batches=new)
