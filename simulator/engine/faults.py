@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 from simpy.events import Event
 
 from laggard.simulator.engine.machine import Machine
-from laggard.simulator.engine.regrouping import Regrouping
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.events import Message
@@ -53,13 +52,25 @@ def reraise(role: Event) -> None:
         raise cast(BaseException, role.value)
 
 
+class CrashWatcher(Protocol):
+    """Who decides what the other nodes do at a crash, and when a node starts its roles again."""
+
+    def leaves(self, rank: int) -> None:
+        """Node `rank` is about to crash."""
+        ...
+
+    def returns(self, rank: int) -> None:
+        """Node `rank` is up again."""
+        ...
+
+
 class Faults:
     """The roles of all nodes, their crashes and returns.
 
     Attributes:
         roles: of each node.
         outside: workers that returned and were not readmitted.
-        regrouping: of a method without a server that goes on after a crash.
+        watcher: told of crashes and returns, in a method without a server that goes on.
     """
 
     def __init__(
@@ -74,7 +85,7 @@ class Faults:
         self._machines, self._readmits, self._transport = machines, readmits, transport
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
-        self.regrouping: Regrouping | None = None
+        self.watcher: CrashWatcher | None = None
         self._env = env
         # by (rank that waits, peer): fires at the next crash of the peer
         self._crashes: dict[tuple[int, int], Event] = {}
@@ -86,8 +97,8 @@ class Faults:
 
     def crash(self, rank: int) -> None:
         """Take node `rank` down: its computation and the messages from and to it are lost."""
-        if self.regrouping is not None:
-            self.regrouping.leaves(rank)
+        if self.watcher is not None:
+            self.watcher.leaves(rank)
         self.roles[rank].stop()
         self._machines[rank].crash()
         for (_, peer), event in self._crashes.items():
@@ -106,8 +117,8 @@ class Faults:
         # A role that asks from now on waits for the next crash, not for the last one.
         waits = self._crashes.items()
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
-        if self.regrouping is not None:
-            self.regrouping.returns(rank)
+        if self.watcher is not None:
+            self.watcher.returns(rank)
         elif self._readmits:
             self.roles[rank].start()
         else:

@@ -33,6 +33,9 @@ class Regrouping:
         # versions: in gossip these may differ between nodes that begin together.
         self._boundary: int | None = None
         self._holding: set[int] = set()
+        services.faults.watcher = self
+        for node in self._members():
+            node.regrouping = self
 
     def leaves(self, rank: int) -> None:
         """Stop all nodes, since node `rank` is about to crash."""
@@ -161,9 +164,11 @@ class ElasticNode(Machine):
 
     Attributes:
         first_version: its version at the last meeting.
+        regrouping: of its method; None while the first roles are started.
     """
 
     first_version = 0
+    regrouping: Regrouping | None = None
 
     def __init__(self, *arguments: Any) -> None:
         self._begun: list[Gradient] = []  # gradients since its last update
@@ -192,9 +197,8 @@ class ElasticNode(Machine):
     def apply(
         self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None
     ) -> None:
-        services = self._services
-        if services.reached is None and services.faults.regrouping is not None:
-            services.counters.applies += services.faults.regrouping.absent(self.rank)
+        if self._services.reached is None and self.regrouping is not None:
+            self._services.counters.applies += self.regrouping.absent(self.rank)
         super().apply(weights, gradients, state)
         self._begun = self.pending()
 
@@ -213,8 +217,7 @@ class ElasticNode(Machine):
 
     @property
     def _held(self) -> bool:
-        regrouping = self._services.faults.regrouping
-        return regrouping is not None and regrouping.holds(self)
+        return self.regrouping is not None and self.regrouping.holds(self)
 
     def _never(self, buckets: int = 0) -> Work:
         """Work that never ends, and keeps the node idle."""

@@ -137,8 +137,9 @@ class Simulation:
             self.faults = Faults(
                 self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
             )
+        self._regrouping: Regrouping | None = None
         if self._crash_rule is not None:
-            self.faults.regrouping = Regrouping(self, self._crash_rule)
+            self._regrouping = Regrouping(self, self._crash_rule)
         self.recoveries: Recoveries | None = None
         if self.cluster.server_crashes:
             self.recoveries = Recoveries(self)
@@ -229,8 +230,8 @@ class Simulation:
         waits = describe_waits(self.nodes, self.faults.outside)
         if self.lock_step is not None:
             waits = "; ".join(self.lock_step.waits()) or waits
-        if self.faults.regrouping is not None:
-            waits = self.faults.regrouping.describe_waits() or waits
+        if self._regrouping is not None:
+            waits = self._regrouping.describe_waits() or waits
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")
