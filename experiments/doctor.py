@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 REQUIRED_PACKAGES = (
-    "filelock", "jinja2", "joblib", "matplotlib", "networkx", "numba", "numpy", "pandas",
-    "platformdirs", "pyarrow", "pydantic", "rich", "ruamel.yaml", "safetensors", "scipy", "simpy",
-    "torch",
+    "cloudpickle", "filelock", "jinja2", "joblib", "matplotlib", "networkx", "numba", "numpy",
+    "pandas", "platformdirs", "pyarrow", "pydantic", "rich", "ruamel.yaml", "safetensors", "scipy",
+    "simpy", "torch",
 )  # fmt: skip
 OPTIONAL_PACKAGES = {
     "torchvision": "vision",

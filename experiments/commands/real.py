@@ -166,7 +166,7 @@ def import_recording(args: Namespace) -> int:
         raise ConfigError(
             "", f"expected one file, got {len(paths)}", f"laggard import {args.format}"
         )
-    network: dict[str, float] = {}
+    network: dict[str, float | bool] = {}
     if args.format == "chrome":
         steps = importers.chrome_steps(paths)
     elif args.format == "horovod":

@@ -230,6 +230,9 @@ def document(spec: RunSpec, times: list[MeasuredTime], trace: str) -> dict[str, 
             network[key] = time.setting
         else:
             cluster[key] = time.setting
+    if spec.config.algorithm.name == "all_reduce":
+        # The latency was estimated as if a round ended at all nodes at once.
+        network["rendezvous"] = True
     # messages share the thread of the server, not a link of the network
     if "bandwidth" in network and spec.config.algorithm.name != "all_reduce":
         network["wiring"] = "pairs"

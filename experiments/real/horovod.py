@@ -99,8 +99,10 @@ def read_timeline(path: Path) -> Timeline:
     )
 
 
-def fit_network(timeline: Timeline) -> dict[str, float]:
+def fit_network(timeline: Timeline) -> dict[str, float | bool]:
     """`cluster.network` of a ring whose sums take the recorded times; empty without bytes.
+
+    With `rendezvous`, since the recorded sums are those of all nodes together.
 
     seconds = 2 (P - 1) alpha + 2 ((P - 1) / P) N beta for N bytes and P workers, by least squares
     over the sums; alpha is 0 where all have one size, or where it would be negative.
@@ -120,6 +122,7 @@ def fit_network(timeline: Timeline) -> dict[str, float]:
         "bandwidth": bytes_sent / slope,
         "latency": constant / latencies,
         "message_bytes": timeline.step_bytes,
+        "rendezvous": True,
     }
 
 

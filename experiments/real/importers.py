@@ -191,7 +191,7 @@ def _common_steps(steps: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def write_import(
-    steps: pd.DataFrame, name: str, folder: Path, network: Mapping[str, float]
+    steps: pd.DataFrame, name: str, folder: Path, network: Mapping[str, float | bool]
 ) -> Path:
     """Write a table of compute times, and the synchronous config that replays it.
 

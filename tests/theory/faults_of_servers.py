@@ -52,10 +52,11 @@ def before_its_update(own: Any) -> dict[str, Any]:
 def pushing_twice(right: Any) -> Any:
     last: list[Any] = []
 
-    def push(self: Any, content: Any, size: float = 1.0) -> None:
+    def push(self: Any, content: Any, size: float = 1.0) -> Any:
         taken, fetch = content
-        right(self, ([*last, *taken], fetch), size)
+        messages = right(self, ([*last, *taken], fetch), size)
         last[:] = taken[-1:]
+        return messages
 
     return push
 
