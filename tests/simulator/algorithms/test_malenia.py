@@ -22,7 +22,7 @@ def task():
 def test_minimum_of_mean_loss_is_reached_at_any_speeds(factors, gradients):
     slowdowns = [Factor(rank, factor=float(factor)) for rank, factor in enumerate(factors)]
     algorithm = Malenia(Rule(lr=0.1), gradients)
-    outcome = simulate(Cluster(3, slowdowns=slowdowns), algorithm, task(), stop=Stop(updates=400))
+    outcome = simulate(Cluster(3, slowdowns=slowdowns), algorithm, task(), stop=Stop(updates=200))
     assert outcome.weights.item() == pytest.approx(MINIMUM, abs=1e-12)
     assert (outcome.updates["staleness"][outcome.updates["status"] == "applied"] == 0).all()
 
