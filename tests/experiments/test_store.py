@@ -355,6 +355,7 @@ def test_sweep_is_read_back_with_its_labels(toy, tmp_path):
     assert load_results(read[0].path)[0].path == read[0].path
 
 
+@pytest.mark.slow
 def test_hash_seed_changes_no_byte(toy, tmp_path):
     task = "{model: mlp, hidden: [4], dataset: {name: synthetic, samples: 64}, batch: 8, partition: dirichlet}"
     grid = "sweep={learning.seed: [0, 1], learning.lr: [0.1, 0.2]}"
@@ -382,7 +383,7 @@ ASKED = "A noisy quadratic on three uneven workers."
 
 def test_question_is_stored_and_changes_no_run(toy, tmp_path):
     swept = "sweep: {seed: [0, 1]}"
-    results = sweep(load(toy(swept)), tmp_path / "out", jobs=2)
+    results = sweep(load(toy(swept)), tmp_path / "out", jobs=1)
     assert [read.config.question for read in load_results(tmp_path / "out" / "toy")] == [ASKED] * 2
     assert load_result(results[0].path).config.question == ASKED  # of config.yaml
     silent = toy(swept, text=TOY.partition("\n")[2])

@@ -54,6 +54,7 @@ def wait_for(condition, seconds=60.0):
 # the same results
 
 
+@pytest.mark.slow
 def test_two_processes_leave_the_same_bytes(toy, tmp_path):
     config = load(toy("sweep: {seed: [0, 1, 2], learning.lr: [0.1, 0.2]}"))
     alone = sweep(config, tmp_path / "alone", jobs=1)
