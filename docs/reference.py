@@ -117,9 +117,9 @@ def section(title: str, choice: NamedChoice) -> Iterator[str]:
     schemas = {entry: schema_of(part) for entry, part in choice.parts.items()}
     first, *others = schemas.values()
     common = {
-        key: said
-        for key, said in first["properties"].items()
-        if others and all(other["properties"].get(key) == said for other in others)
+        key: described
+        for key, described in first["properties"].items()
+        if others and all(other["properties"].get(key) == described for other in others)
     }
     yield from (
         "",
@@ -129,7 +129,11 @@ def section(title: str, choice: NamedChoice) -> Iterator[str]:
         *table(owner, common, first),
     )
     for entry, part in choice.parts.items():
-        own = {key: said for key, said in schemas[entry]["properties"].items() if key not in common}
+        own = {
+            key: described
+            for key, described in schemas[entry]["properties"].items()
+            if key not in common
+        }
         yield from (
             "",
             f"### {entry}",
@@ -153,8 +157,8 @@ def nested(schema: Schema) -> Iterator[tuple[str, Schema]]:
     """The mappings inside of an entry that are no choice of their own, such as a card of the
     network.
     """
-    for key, said in schema["properties"].items():
-        for name in re.findall(r"'#/\$defs/(\w+)'", str(said)):
+    for key, described in schema["properties"].items():
+        for name in re.findall(r"'#/\$defs/(\w+)'", str(described)):
             part = {**schema["$defs"][name], "$defs": schema["$defs"]}
             if not any("const" in each for each in part["properties"].values()):
                 yield key, part
@@ -192,9 +196,9 @@ def is_literal(line: str) -> bool:
 def table(place: str, properties: Schema, schema: Schema) -> list[str]:
     """A row for each key, without the columns that none has anything in; nothing without keys."""
     rows = [
-        row(f"{place}.{key}".lstrip("."), said, schema)
-        for key, said in properties.items()
-        if "const" not in said
+        row(f"{place}.{key}".lstrip("."), described, schema)
+        for key, described in properties.items()
+        if "const" not in described
     ]
     columns = [cells for cells in zip(HEADING, *rows, strict=True) if any(cells[1:])]
     lines = zip(*((heading, ":--", *cells) for heading, *cells in columns), strict=True)
@@ -204,18 +208,18 @@ def table(place: str, properties: Schema, schema: Schema) -> list[str]:
     ]
 
 
-def row(place: str, said: Schema, schema: Schema) -> list[str]:
+def row(place: str, described: Schema, schema: Schema) -> list[str]:
     """The cells of the key at a dotted place: its name, type, default, unit, range and
     description.
     """
-    key, text = place.rpartition(".")[2], said.get("description", "")
+    key, text = place.rpartition(".")[2], described.get("description", "")
     limits = {
         word: limit
-        for one in (said, *said.get("anyOf", []))
+        for one in (described, *described.get("anyOf", []))
         for word, limit in one.items()
         if word in SIGNS
     }
-    default = f"`{in_yaml(said['default'])}`" if "default" in said else ""
+    default = f"`{in_yaml(described['default'])}`" if "default" in described else ""
     only = [
         f" Of [{name}](#{name.replace(' ', '-')})."
         for name, (of, _) in HEEDED.items()
@@ -223,7 +227,7 @@ def row(place: str, said: Schema, schema: Schema) -> list[str]:
     ]
     return [
         f"`{key}`",
-        type_of(said, schema),
+        type_of(described, schema),
         "required" if key in schema.get("required", ()) else default,
         next((physical or counted for physical, counted in UNIT.findall(text)), "").strip("`"),
         ", ".join(
@@ -247,34 +251,34 @@ def in_short(limit: float) -> str:
     return "2^63" if limit == 2**63 else f"{limit:g}"
 
 
-def type_of(said: Schema, schema: Schema) -> str:
+def type_of(described: Schema, schema: Schema) -> str:
     """The type of a key in words: names of types, values, and the section of the entries that it
     may name.
     """
-    if "anyOf" in said:
+    if "anyOf" in described:
         found = dict.fromkeys(
             name
-            for one in said["anyOf"]
+            for one in described["anyOf"]
             if one != WITH_UNIT  # the page says it once, of all units
             for name in type_of(one, schema).split(", ")
         )
         return ", ".join(link_entries(list(found)))
-    if "$ref" in said:
-        target = schema["$defs"][said["$ref"].rpartition("/")[2]]
+    if "$ref" in described:
+        target = schema["$defs"][described["$ref"].rpartition("/")[2]]
         return next(
             (f"`{each['const']}`" for each in target["properties"].values() if "const" in each),
             "mapping",
         )
-    if "enum" in said:
-        return ", ".join(f"`{value}`" for value in said["enum"])
-    if "items" in said:
-        items = type_of(said["items"], schema) or "values"
+    if "enum" in described:
+        return ", ".join(f"`{value}`" for value in described["enum"])
+    if "items" in described:
+        items = type_of(described["items"], schema) or "values"
         return f"list of ({items})" if ", " in items else f"list of {items}"
-    if said.get("pattern") == ":" or any(
-        each.get("pattern") for each in said.get("properties", {}).values()
+    if described.get("pattern") == ":" or any(
+        each.get("pattern") for each in described.get("properties", {}).values()
     ):
         return "`module:Name`"
-    return "mapping" if said.get("type") == "object" else str(said.get("type", ""))
+    return "mapping" if described.get("type") == "object" else str(described.get("type", ""))
 
 
 def link_entries(names: Sequence[str]) -> list[str]:

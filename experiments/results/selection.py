@@ -71,8 +71,9 @@ def best(
     """Choose the best `over` for each setting of the other keys, for each seed by the others.
 
     So all seeds report, and none a setting that it helped to choose. The seeds are the values of
-    `seed`, or else of the first swept key that ends so. A single seed both chooses and reports,
-    which flatters; a note says so. Of equal settings the first is chosen.
+    `seed`, or else of the first swept key that ends in `seed`. A single seed both chooses and
+    reports, so that its value is optimistic, and a note warns of it. Of equal settings the first
+    is chosen.
 
     Args:
         over: one swept key, or several; none may be a seed.

@@ -40,9 +40,11 @@ JobFunction = Callable[[str, Document], JobResult]
 RunRound = Callable[
     [JobFunction, Mapping[str, Document], int, list[str]], Generator[JobResult, None, None]
 ]
-"""Runs jobs, so many at once, and yields their ends; the list receives the runs that started."""
+"""Runs the documents' jobs, the given number in parallel, and yields their results as they end; the
+list receives the runs that started.
+"""
 CONNECT_SECONDS = 10.0
-"""For which a cluster's address is tried."""
+"""How long a cluster's address is tried (s)."""
 KILL_INTERVAL = 0.05
 """Seconds between two looks for workers to be killed after an interrupt."""
 MAX_WORKER_DEATHS = 3

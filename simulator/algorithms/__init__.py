@@ -3,8 +3,7 @@
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
-from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
-from laggard.simulator.algorithms.contrib.malenia import Malenia
+from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, Malenia
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce

@@ -11,9 +11,8 @@ from laggard.simulator.timing.events import Event, Message, Receive, Verb
 class Outgoing:
     """The messages of a worker to servers whose last bytes have not left.
 
-    Where its card, or the server's, is slower than the worker, there would be more and more of
-    them, and none would ever arrive. So the worker waits before it sends the next, as a socket
-    blocks.
+    Where its card, or the server's, is slower than the worker, they would pile up, and none would
+    ever arrive. So the worker waits before it sends the next, as a socket blocks.
 
     Args:
         limit: the number of sends that may be outstanding; one to several shards counts once.

@@ -124,7 +124,7 @@ class LockStep:
             self._process(heappop(self._events))
 
     def run_until(self, joined: int, ended: int) -> None:
-        """Process events until so many nodes have joined, and so many have gone through."""
+        """Process events until `joined` nodes have begun and `ended` have gone through all steps."""
         while self.joined < joined or len(self.ends) < ended:
             self._process(heappop(self._events))
 

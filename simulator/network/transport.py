@@ -205,7 +205,7 @@ class Transport:
         return list(lost)
 
     def _check_growth(self) -> None:
-        """Say if messages become more and more, and what the busiest link would have to carry."""
+        """Warn if messages pile up, with the bandwidth that the busiest link would need."""
         now = self._env.now
         leaving = [moment for moment in self._leaving if moment > now]
         self._under_way -= len(self._leaving) - len(leaving)

@@ -15,7 +15,7 @@ from laggard.simulator.algorithms import (
     sync_replicas,
     synchronous,
 )
-from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
+from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, PresentWeights
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.sharding import Shards
 from laggard.simulator.engine import recovery
@@ -207,7 +207,7 @@ SERVERS = {
     ),
     "Rennala applies the late": (
         Replaced(
-            KBatchSync,
+            PresentWeights,
             "server",
             lambda right: lambda self, own: k_async.SoftSync(self.rule, self.gradients).server(own),
         ),
@@ -216,7 +216,7 @@ SERVERS = {
         ),
     ),
     "Rennala takes one more": (
-        Replaced(KBatchSync, "server", settings(gradients=lambda self: self.gradients + 1)),
+        Replaced(KBatchSync, "contributions", settings(gradients=lambda self: self.gradients + 1)),
         test_times.test_groups_take_k_mini_batches,
     ),
     "the late are applied": (

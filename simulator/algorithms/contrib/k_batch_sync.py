@@ -1,43 +1,37 @@
-"""K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update."""
+"""K-batch-sync SGD (Rennala) and Malenia: a worker may contribute several mini-batches to an update
+of the weights at which they were computed.
+"""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
-from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.gradients import Gradient, GradientPromise, mean_gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions.distribution import mean_of
 
+HARMONIC_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
-class KBatchSync(Algorithm):
-    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
-    others are cancelled.
+class PresentWeights(Algorithm):
+    """A method whose workers compute at the server's present weights until newer ones arrive.
 
-    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
-    a fast one may contribute several mini-batches; its computation is then cancelled, and late
-    gradients are dropped. Staleness 0. It sends a gradient once the bytes of the one before have
-    left, so that a server's card with beta seconds a byte takes in min(P / t_c, 1 / (N beta))
-    gradients of N bytes a second, from workers that need t_c seconds each.
-    Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
+    Their computation is then cancelled, and late gradients are dropped. Staleness 0.
 
     Attributes:
-        gradients: K, gradients per update.
         outstanding: gradients of a worker whose bytes may still have to leave it; before it sends
             the next it waits.
-
-    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387
-    (Rennala SGD).
     """
 
     rule: Rule
-    gradients: PositiveInt = 1
-    outstanding: PositiveInt = 1
+    outstanding: PositiveInt = field(default=1, kw_only=True)
 
     def check(self, cluster: Cluster) -> None:
         """Refuse a server that takes in gradients more slowly than workers, which never wait, make
@@ -83,10 +77,79 @@ class KBatchSync(Algorithm):
                 gradient.drop()
             else:
                 gathered.append(gradient)
-            if len(gathered) == self.gradients:
+            contributions = self.contributions(gathered, node.workers)
+            if contributions:
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state)
+                weights, state = self.rule.update(node.weights, contributions, state)
                 node.apply(weights, gathered)
                 for reader in workers:
                     node.send(reader, node.weights)
                 gathered = []
+
+    def contributions(
+        self, gathered: Sequence[Gradient], workers: int
+    ) -> Sequence[GradientPromise]:
+        """The gradients whose mean makes the update; none while more have to be gathered."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class KBatchSync(PresentWeights):
+    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
+    others are cancelled.
+
+    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
+    a fast one may contribute several mini-batches; its computation is then cancelled, and late
+    gradients are dropped. Staleness 0. It sends a gradient once the bytes of the one before have
+    left, so that a server's card with beta seconds a byte takes in min(P / t_c, 1 / (N beta))
+    gradients of N bytes a second, from workers that need t_c seconds each.
+    Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
+
+    Attributes:
+        gradients: K, gradients per update.
+
+    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387
+    (Rennala SGD).
+    """
+
+    gradients: PositiveInt = 1
+
+    def contributions(
+        self, gathered: Sequence[Gradient], workers: int
+    ) -> Sequence[GradientPromise]:
+        if len(gathered) < self.gradients:
+            return []
+        return gathered
+
+
+@dataclass(frozen=True)
+class Malenia(PresentWeights):
+    """Malenia SGD: an update by the mean over workers of the mean of each one's gradients.
+
+    w <- w - lr (1/P) sum_i G_i / b_i, with the sum G_i of the b_i gradients of worker i at w. The
+    update is made once each worker has a gradient and the harmonic mean of the b_i is at least
+    S / P; else as `k_batch_sync`. So where workers' losses differ, it tends to the minimum of their
+    mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S = P and
+    equal times it is `sync_ps`.
+
+    Attributes:
+        gradients: S, gradients that an update is worth: P / sum_i (1 / b_i) >= S / P; P by default.
+
+    Source: Tyurin & Richtarik (2023), arXiv 2305.12387, Malenia SGD.
+    """
+
+    gradients: PositiveInt | None = None
+
+    def contributions(
+        self, gathered: Sequence[Gradient], workers: int
+    ) -> Sequence[GradientPromise]:
+        rows: dict[int, list[Gradient]] = {}
+        for gradient in gathered:
+            rows.setdefault(gradient.worker, []).append(gradient)
+        if len(rows) < workers:
+            return []
+        harmonic_mean = workers / sum(1 / len(row) for row in rows.values())
+        needed = (self.gradients or workers) / workers
+        if harmonic_mean < needed * (1 - HARMONIC_ROUNDING):
+            return []
+        return [mean_gradient(rows[rank]) for rank in sorted(rows)]

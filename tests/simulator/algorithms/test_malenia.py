@@ -5,7 +5,16 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Malenia, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator import (
+    Cluster,
+    InvalidSettingError,
+    Malenia,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from laggard.simulator.timing.slowdowns import Factor
 
 OPTIMA, CURVATURES = np.array([-1.0, 0.5, 2.0]), np.array([1.0, 2.0, 3.0])
@@ -55,3 +64,9 @@ def test_saturated_card_of_server_makes_updates():
     network = Network(bandwidth=1.0, message_bytes=4.0)
     outcome = simulate(Cluster(4, network=network), Malenia(Rule()), stop=Stop(updates=5))
     assert outcome.progress.updates == 5
+
+
+def test_server_that_cannot_receive_all_gradients_is_refused():
+    """Its workers never wait: what it receives would be older and older, and dropped."""
+    with pytest.raises(InvalidSettingError, match="receive_seconds"):
+        Malenia(Rule()).check(Cluster(4, receive_seconds=0.3))
