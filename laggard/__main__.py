@@ -16,8 +16,12 @@ WATCHED = 0.5  # seconds between two checks that the parent of a worker process 
 
 
 def shorten_warnings() -> None:
-    """Print a warning as one line from now on, without the place in the code that it came from."""
+    """Print a warning as one line from now on, without its place in the code, and each text once.
+
+    The parts of a config are built several times, and each time their files may be read.
+    """
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    warnings.simplefilter("once", UserWarning)
 
 
 def block_signals() -> None:
