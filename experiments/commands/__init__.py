@@ -69,6 +69,13 @@ def add_out(parser: ArgumentParser) -> None:
     )
 
 
+def add_scale(parser: ArgumentParser) -> None:
+    """Add the option for the scale of a config that has several."""
+    parser.add_argument(
+        "--scale", metavar="NAME", help="make the changes of one of the config's scales"
+    )
+
+
 def add_jobs(parser: ArgumentParser) -> None:
     """Add the option for the number of parallel runs."""
     parser.add_argument(

@@ -16,6 +16,7 @@ from laggard.experiments.commands import (
     add_jobs,
     add_no_plugins,
     add_out,
+    add_scale,
     count,
     duration,
     size,
@@ -24,6 +25,7 @@ from laggard.experiments.running import SNAPSHOT_SECONDS
 
 if TYPE_CHECKING:
     from laggard.experiments.config.config import Config
+    from laggard.experiments.config.grid import RunSpec
     from laggard.experiments.config.rungs import Halving
     from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
@@ -75,6 +77,7 @@ def wall_time(text: str) -> float:
 
 def sweep_arguments(parser: ArgumentParser) -> None:
     simulation_arguments(parser)
+    add_scale(parser)
     add_jobs(parser)
     parser.add_argument(
         "--backend", default="loky", metavar="NAME", help="loky (default), ray or dask"
@@ -106,31 +109,37 @@ def run(args: Namespace) -> int:
 
 
 def sweep(args: Namespace) -> int:
+    from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
     from laggard.experiments.config.rungs import halving_of
 
-    config = load(args.config, *args.overrides)
+    config = load(args.config, *args.overrides, scale=args.scale)
     halving = halving_of(config)
     if halving:
         if args.dry_run:
             return _print_rungs(config, halving)
         return _halve(config, halving, args)
+    if config.tune:
+        if args.dry_run:
+            return _print_tuning(config, args)
+        return _tune(config, args)
     if args.dry_run:
         return _print_plan(config, args)
-    _, failed, diverged = _sweep(config, args)
+    _, failed, diverged = _sweep(config, runs(config), args)
     if failed or diverged:
         return FAILED
     return DONE
 
 
-def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
+def _sweep(
+    config: "Config", planned: "Sequence[RunSpec]", args: Namespace
+) -> "tuple[Results, int, int]":
     """Simulate a grid, and report: the results, how many runs failed, and how many diverged."""
-    from laggard.experiments.config.grid import runs
     from laggard.experiments.results import store
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
-    args.planned = runs(config)
+    args.planned = planned
     folder = Path(args.out) / config.name
     moved = None
     with suppress(OSError):  # `sweep` raises it again, unless all runs are finished
@@ -152,6 +161,7 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
                 backend=args.backend,
                 tell=display.report,
                 snapshots=args.snapshots,
+                planned=args.planned,
             )
         except SweepError as error:
             results = error.results
@@ -164,14 +174,53 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
     return results, failed, diverged
 
 
+def _tune(config: "Config", args: Namespace) -> int:
+    """Simulate the runs that choose settings and those that report, and print the choices."""
+    from laggard.experiments.results.formats import format_table
+    from laggard.experiments.running.sweep import SweepError
+    from laggard.experiments.running.tuning import tune_and_report
+
+    bad = 0
+
+    def simulate(part: "Config", planned: "Sequence[RunSpec]") -> "Results":
+        nonlocal bad
+        results, failed, diverged = _sweep(part, planned, args)
+        if failed and part is not config:
+            problem = f"{part.name}: cannot choose the best settings: repeat the command"
+            raise SweepError(results, [problem])
+        if part is config:
+            bad = failed + diverged
+        return results
+
+    try:
+        chosen, _ = tune_and_report(config, simulate)
+    except SweepError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    if not args.quiet:
+        print(f"\nchosen on seeds {', '.join(map(str, config.tune.seeds))}:\n")
+        print(format_table(chosen))
+    return FAILED if bad else DONE
+
+
+def _print_tuning(config: "Config", args: Namespace) -> int:
+    """Print the planned runs that choose settings; those that report are known once they have."""
+    from laggard.experiments.config.tuning import tuning_config
+
+    _print_plan(tuning_config(config), args)
+    print("then the seeds that report, each at the setting that these runs have chosen")
+    return DONE
+
+
 def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
     """Simulate the rungs of a search, and report the best setting and the cost of the search."""
+    from laggard.experiments.config.grid import runs
     from laggard.experiments.config.search import numbered_draws
     from laggard.experiments.running.halving import halve
     from laggard.experiments.running.sweep import SweepError
 
     def simulate(rung: "Config") -> "Results":
-        results, failed, _ = _sweep(rung, args)
+        results, failed, _ = _sweep(rung, runs(rung), args)
         if failed:
             problem = f"{rung.name}: cannot choose the best settings: repeat the command"
             raise SweepError(results, [problem])

@@ -25,6 +25,7 @@ from laggard.experiments.config.parts import (
     EvaluatePart,
     RecordPart,
     StopPart,
+    TunePart,
 )
 from laggard.experiments.config.places import name_places
 from laggard.experiments.config.revisions import revisions_of
@@ -56,6 +57,7 @@ class Config(Part):
         threads: that compute gradients; one per core by default.
         sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings
             are drawn at random.
+        tune: settings that other seeds choose before the sweep runs; null where nothing is chosen.
     """
 
     shared: ClassVar[bool] = False
@@ -73,6 +75,7 @@ class Config(Part):
     backend: Literal[BACKEND_NAMES] = "auto"  # type: ignore[valid-type]
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     sweep: dict[str, Any] = Field({})
+    tune: TunePart | None = None
 
     def build_cluster(self) -> Cluster:
         """The cluster, on which a mini-batch is the task's.
@@ -119,14 +122,16 @@ class Config(Part):
         return self.model_dump()
 
     def explicit(self) -> dict[str, Any]:
-        """The explicit settings as plain data, without defaults and without the sweep."""
-        return self.model_dump(exclude_unset=True, exclude={"sweep"})
+        """The explicit settings of a run as plain data, without defaults, sweep and tune."""
+        return self.model_dump(exclude_unset=True, exclude={"sweep", "tune"})
 
     def _repr_html_(self) -> str:
         """The explicit settings as YAML, for notebooks; text is escaped."""
         document = self.explicit()
         if self.sweep:
             document["sweep"] = self.sweep
+        if self.tune:
+            document["tune"] = self.tune.model_dump(exclude_unset=True)
         return f"<pre>{escape(text_of(document))}</pre>"
 
 
@@ -170,8 +175,19 @@ def _report_under_key(config: Config) -> Iterator[None]:
 
 # --- digests
 
-IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
-"""Keys that do not change a run's outcome: names, execution, targets and further recordings."""
+IGNORED = (
+    "name",
+    "question",
+    "device",
+    "backend",
+    "threads",
+    "evaluate.target_accuracy",
+    "record",
+    "tune",
+)
+"""Keys that do not change a run's outcome: names, execution, targets, further recordings, and how
+its settings were chosen.
+"""
 DEFAULTS_VERSION = 1
 """Increase it whenever a default changes, since a digest leaves out settings that equal it."""
 _defaults: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # as `_defaults_of` gives them

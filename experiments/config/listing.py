@@ -55,6 +55,7 @@ MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "stop": [parts.StopPart],
     "evaluate": [parts.EvaluatePart],
     "record": [parts.RecordPart],
+    "tune": [parts.TunePart],
     "search": [SearchPart],
     "halving": [HALVING],
     "network": list(cluster.NETWORK.parts.values()),

@@ -19,8 +19,10 @@ from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.rungs import check_rungs
 from laggard.experiments.config.search import without_range
+from laggard.experiments.config.tuning import check_tuning
 
 BASE = "base"
+SCALES = "scales"
 ENTRY_KEYS = ("name", "law", "model", "preset")
 """Keys that name the entry that a mapping describes: where they differ, the other keys belong to
 another entry.
@@ -28,7 +30,7 @@ another entry.
 MAX_BASES = 20
 
 
-def load(path: str | Path, *overrides: str) -> Config:
+def load(path: str | Path, *overrides: str, scale: str | None = None) -> Config:
     """Read a config from a YAML file, with `key=value` overrides, and validate all of its runs.
 
     `example:quickstart` is an example config. The key `base` names another config, whose keys are
@@ -39,6 +41,8 @@ def load(path: str | Path, *overrides: str) -> Config:
         overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or
             `sweep.learning.lr=[0.1, 0.2]`. A key that `sweep` lists is fixed by its override and
             swept no more.
+        scale: the name of one of the file's `scales`, changes by dotted keys that stand before the
+            overrides, as {smoke: {stop.epochs: 0.2}}. Default: none of them.
 
     Raises:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
@@ -48,13 +52,16 @@ def load(path: str | Path, *overrides: str) -> Config:
     name = re.sub(r"[^\w .-]", "-", file.stem).lstrip(" .-")
     if name:
         document["name"] = name
-    keys = read_with_base(file)
+    keys = dict(read_with_base(file))
+    scales = keys.pop(SCALES, None)
     document |= {"question": question(file), **keys}
     look_in(Path.cwd(), file.resolve().parent)
     try:
-        config = fill_swept_keys(apply_overrides(document, overrides))
+        scaled = apply_scale(document, scales, scale)
+        config = fill_swept_keys(apply_overrides(scaled, overrides))
         runs(config)
         check_rungs(config)
+        check_tuning(config)
     except ConfigError as error:
         if error.where:
             raise
@@ -218,6 +225,35 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
         values = {key: parse_yaml(text, shown)}
         locate(values, Path.cwd())
         document = override(document, key, values[key])
+    return document
+
+
+def apply_scale(
+    document: Mapping[str, Any], scales: Any, scale: str | None
+) -> Mapping[str, Any]:
+    """`document` with the changes of one of its scales, if one is asked for.
+
+    Raises:
+        ConfigError: the file has no such scale, or its scales are no mappings of dotted keys.
+    """
+    if scales is None:
+        scales = {}
+    if not isinstance(scales, Mapping):
+        raise ConfigError(SCALES, f"expected a mapping of scales, got {format_value(scales)}")
+    if scale is None:
+        return document
+    if scale not in scales:
+        known = ", ".join(map(str, scales)) or "none"
+        raise ConfigError(SCALES, f"expected one of the file's scales ({known}), got {scale}")
+    changes = scales[scale]
+    if not isinstance(changes, Mapping):
+        problem = f"expected a mapping of dotted keys, got {format_value(changes)}"
+        raise ConfigError(f"{SCALES}.{scale}", problem)
+    for key, value in changes.items():
+        try:
+            document = override(document, key, value)
+        except ConfigError as error:
+            raise error.relocate(key=f"{SCALES}.{scale}.{key}") from None
     return document
 
 

@@ -304,6 +304,31 @@ class LearningPart(Part):
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 
 
+class TunePart(Part):
+    """How runs with seeds of their own choose settings for the runs of the sweep.
+
+    Attributes:
+        over: the swept key, or keys, of which the best setting is chosen, for each setting of the
+            other keys.
+        seeds: of the runs that choose; none may be a seed of the sweep.
+        by: `accuracy` or `loss` at the end, where a diverged run has accuracy 0 and infinite loss;
+            `time` or `updates` until the target: the most seeds that reach it, then the least mean.
+            Of equal settings the first is chosen. Default: accuracy if measured, else loss.
+        targets: test accuracies (0 to 1), or where none is measured test losses, each of which
+            chooses a setting of its own. Default: `evaluate.target_accuracy`.
+    """
+
+    over: str | list[str]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    by: Literal["accuracy", "loss", "time", "updates"] | None = None
+    targets: Annotated[list[Finite], Field(min_length=1)] | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of which the best setting is chosen."""
+        return [self.over] if isinstance(self.over, str) else list(self.over)
+
+
 Accuracy = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 TARGET = "test accuracy (0 to 1); tables and figures say when it was reached"
 StopPart: Any = part(simulator.Stop)

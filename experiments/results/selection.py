@@ -119,6 +119,24 @@ def best(
     )
 
 
+def best_settings(
+    measured: pd.DataFrame, keys: Sequence[str], over: Sequence[str], by: str
+) -> pd.DataFrame:
+    """The setting of `over` that is best on all seeds, a row for each setting of the other keys.
+
+    Args:
+        measured: a row per run and member: the swept `keys`, and its `value` as `measure_runs`
+            gives it.
+        by: as in `best`.
+    """
+    others = [key for key in keys if key not in over and not is_seed(key)]
+    rows = []
+    for setting, members in groups(measured, others):
+        place = dict(zip(others, setting, strict=True))
+        rows.append({**place, **_choose_setting(members, over, by)})
+    return pd.DataFrame(rows)
+
+
 def _seed_key(keys: Sequence[str]) -> str | None:
     swept = [key for key in keys if is_seed(key)]
     if "seed" in swept:

@@ -14,6 +14,7 @@ from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import FOLDERS
 from laggard.experiments.config.rungs import refuse_rungs
+from laggard.experiments.config.tuning import refuse_tuning
 from laggard.experiments.results import store
 from laggard.experiments.results.result import Result, find_run, open_run
 from laggard.experiments.results.results import Results
@@ -69,6 +70,7 @@ def sweep(
     tell: Callable[[RunEnd], None] = lambda _: None,
     find: Find = find_run,
     snapshots: float = SNAPSHOT_SECONDS,
+    planned: Sequence[RunSpec] | None = None,
 ) -> Results:
     """Simulate every run that a config expands to, and store them under `<out>/<name>`.
 
@@ -86,6 +88,7 @@ def sweep(
         tell: called with each run when it has ended.
         find: finds a finished run.
         snapshots: seconds of wall time between two snapshots of a run.
+        planned: the runs to simulate, where these are not all runs of the config.
 
     Raises:
         ConfigError: one of the runs cannot be run; none has been started.
@@ -97,7 +100,9 @@ def sweep(
         raise ConfigError("jobs", f"expected at least 1, got {jobs}")
     refuse_rungs(config)
     out = Path(out)
-    planned = runs(config)
+    if planned is None:
+        refuse_tuning(config)
+        planned = runs(config)
     ends = {}
     missing = []
     for spec in planned:

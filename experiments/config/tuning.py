@@ -1,0 +1,164 @@
+"""`tune`: the runs that choose settings, on seeds of their own, and those that report.
+
+    tune: {over: learning.lr, seeds: [100, 101, 102], by: updates, targets: [0.98, 0.9]}
+
+The tuning runs are the grid of the config with the tuning seeds in place of its own. For each
+setting of the other keys they choose the best value of `over`; only at these values does the grid
+run again with its own seeds. No seed reports a setting that it helped to choose.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
+
+SEEDS = ("seeds", "seed", "learning.seed")
+"""The axes of a sweep whose values a tuning replaces."""
+
+
+class ReportingRun(NamedTuple):
+    """A run that reports.
+
+    Attributes:
+        spec: the run.
+        members: which of its members are at a chosen setting.
+    """
+
+    spec: RunSpec
+    members: tuple[int, ...]
+
+
+def tuning_config(config: Config) -> Config:
+    """The config of the runs that choose: the tuning seeds in place of the config's own.
+
+    Raises:
+        ConfigError: the config has no axis of seeds, or several, or a tuning seed reports too.
+    """
+    axis = _seed_axis(config.sweep)
+    reporting = config.sweep[axis]
+    if axis == "seeds":
+        reporting = range(reporting)
+    seeds = list(config.tune.seeds)
+    shared = [seed for seed in seeds if seed in reporting]
+    if shared:
+        problem = f"{shared[0]} is a seed of the sweep too: no seed may choose and report"
+        raise ConfigError("tune.seeds", problem)
+    sweep = {}
+    for name, values in config.sweep.items():
+        if name == axis:
+            sweep["seed" if axis == "seeds" else axis] = seeds
+        else:
+            sweep[name] = values
+    document = {**config.explicit(), "name": f"{config.name[:70]}-tuning", "sweep": sweep}
+    return fill_swept_keys(document)
+
+
+def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[ReportingRun]:
+    """The runs of the config's own seeds at the chosen settings.
+
+    Args:
+        chosen: settings of the keys of `tune.over` and of the other swept keys but the seeds; a
+            key that a setting lacks is None.
+
+    Raises:
+        ConfigError: a key of `tune.over` is no axis of its own.
+    """
+    over = config.tune.keys
+    settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for choice in chosen:
+        value = tuple(choice[key] for key in over)
+        settings = {key: of for key, of in choice.items() if of is not None}
+        settings_at.setdefault(value, []).append(settings)
+    found = []
+    for values, settings in settings_at.items():
+        sweep: Mapping[str, Any] = config.sweep
+        for key, value in zip(over, values, strict=True):
+            sweep = _fix_axis(sweep, key, value)
+        for spec in runs(fill_swept_keys({**config.explicit(), "sweep": sweep})):
+            members = _members_at(spec, settings)
+            if members:
+                found.append(ReportingRun(spec, members))
+    return found
+
+
+def check_tuning(config: Config) -> None:
+    """Check that the tuning runs of a config can run and that what they choose is swept.
+
+    Raises:
+        ConfigError: they cannot, or it is not.
+    """
+    if config.tune is None:
+        return
+    runs(tuning_config(config))
+    for key in config.tune.keys:
+        values = _values_of(config.sweep, key)
+        if not values:
+            problem = f"expected keys with a list of values in the sweep, got {key}"
+            raise ConfigError("tune.over", problem)
+
+
+def refuse_tuning(config: Config) -> None:
+    """Refuse a config with `tune` where one grid is simulated.
+
+    Raises:
+        ConfigError: it has `tune`.
+    """
+    if config.tune is not None:
+        remedy = "use `laggard sweep`, or tune_and_report() of laggard.experiments.running.tuning"
+        raise ConfigError("tune", f"runs that choose settings need a sweep: {remedy}")
+
+
+def _seed_axis(sweep: Mapping[str, Any]) -> str:
+    """The axis of seeds of a sweep."""
+    swept = [axis for axis in sweep if axis in SEEDS]
+    if len(swept) != 1:
+        found = ", ".join(swept) or "none"
+        problem = f"expected one of {', '.join(SEEDS)} in the sweep, whose runs report; got {found}"
+        raise ConfigError("tune", problem)
+    return swept[0]
+
+
+def _values_of(sweep: Mapping[str, Any], key: str) -> list[Any]:
+    """The values of an axis, or of the axes of that name in the grids of variants."""
+    values = list(sweep[key]) if isinstance(sweep.get(key), list) else []
+    for inner in _grids_of_variants(sweep):
+        values += _values_of(inner, key)
+    return values
+
+
+def _grids_of_variants(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    grids = []
+    for name, variants in sweep.items():
+        if isinstance(variants, Mapping) and name not in ("zip", "search"):
+            grids += [settings["sweep"] for settings in variants.values() if "sweep" in settings]
+    return grids
+
+
+def _fix_axis(sweep: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """`sweep` with the one value of the axis `key`, without the variants whose grids lack it."""
+    fixed = dict(sweep)
+    if isinstance(sweep.get(key), list):
+        fixed[key] = [value]
+        return fixed
+    for name, variants in sweep.items():
+        if not isinstance(variants, Mapping) or name in ("zip", "search"):
+            continue
+        kept = {}
+        for variant, settings in variants.items():
+            if value in _values_of(settings.get("sweep", {}), key):
+                kept[variant] = {**settings, "sweep": _fix_axis(settings["sweep"], key, value)}
+        if kept:
+            fixed[name] = kept
+    return fixed
+
+
+def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """The members of a run that are at one of the settings."""
+    found = []
+    for number, member in enumerate(spec.members):
+        own = {**spec.labels, **member}
+        if any(all(own.get(key) == of for key, of in setting.items()) for setting in settings):
+            found.append(number)
+    return tuple(found)
