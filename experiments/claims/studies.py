@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laggard.experiments.claims.claim import Claim, Scale, Tuning
-from laggard.experiments.claims.probes import run_probe
+from laggard.experiments.claims.probing import run_probe
 from laggard.experiments.config.axes import axes
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError

@@ -176,6 +176,7 @@ def _sweep(
 
 def _tune(config: "Config", args: Namespace) -> int:
     """Simulate the runs that choose settings and those that report, and print the choices."""
+    from laggard.experiments.config.tuning import tune_of
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.running.sweep import SweepError
     from laggard.experiments.running.tuning import tune_and_report
@@ -198,7 +199,8 @@ def _tune(config: "Config", args: Namespace) -> int:
         print(error, file=sys.stderr)
         return FAILED
     if not args.quiet:
-        print(f"\nchosen on seeds {', '.join(map(str, config.tune.seeds))}:\n")
+        seeds = ", ".join(map(str, tune_of(config).seeds))
+        print(f"\nchosen on seeds {seeds}:\n")
         print(format_table(chosen))
     return FAILED if bad else DONE
 

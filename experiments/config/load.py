@@ -228,9 +228,7 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
     return document
 
 
-def apply_scale(
-    document: Mapping[str, Any], scales: Any, scale: str | None
-) -> Mapping[str, Any]:
+def apply_scale(document: Mapping[str, Any], scales: Any, scale: str | None) -> Mapping[str, Any]:
     """`document` with the changes of one of its scales, if one is asked for.
 
     Raises:

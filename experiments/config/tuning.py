@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
+from laggard.experiments.config.parts import TunePart
 
 SEEDS = ("seeds", "seed", "learning.seed")
 """The axes of a sweep whose values a tuning replaces."""
@@ -30,6 +31,18 @@ class ReportingRun(NamedTuple):
     members: tuple[int, ...]
 
 
+def tune_of(config: Config) -> TunePart:
+    """How a config chooses settings.
+
+    Raises:
+        ConfigError: it chooses none.
+    """
+    if config.tune is None:
+        example = "{over: learning.lr, seeds: [100, 101, 102]}"
+        raise ConfigError("tune", f"expected what is to be chosen, as {example}, got null")
+    return config.tune
+
+
 def tuning_config(config: Config) -> Config:
     """The config of the runs that choose: the tuning seeds in place of the config's own.
 
@@ -40,7 +53,7 @@ def tuning_config(config: Config) -> Config:
     reporting = config.sweep[axis]
     if axis == "seeds":
         reporting = range(reporting)
-    seeds = list(config.tune.seeds)
+    seeds = tune_of(config).seeds
     shared = [seed for seed in seeds if seed in reporting]
     if shared:
         problem = f"{shared[0]} is a seed of the sweep too: no seed may choose and report"
@@ -65,19 +78,19 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
     Raises:
         ConfigError: a key of `tune.over` is no axis of its own.
     """
-    over = config.tune.keys
+    over = tune_of(config).keys
     settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for choice in chosen:
         value = tuple(choice[key] for key in over)
         settings = {key: of for key, of in choice.items() if of is not None}
         settings_at.setdefault(value, []).append(settings)
     found = []
-    for values, settings in settings_at.items():
+    for values, wanted in settings_at.items():
         sweep: Mapping[str, Any] = config.sweep
         for key, value in zip(over, values, strict=True):
             sweep = _fix_axis(sweep, key, value)
         for spec in runs(fill_swept_keys({**config.explicit(), "sweep": sweep})):
-            members = _members_at(spec, settings)
+            members = _members_at(spec, wanted)
             if members:
                 found.append(ReportingRun(spec, members))
     return found
@@ -159,6 +172,20 @@ def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[i
     found = []
     for number, member in enumerate(spec.members):
         own = {**spec.labels, **member}
-        if any(all(own.get(key) == of for key, of in setting.items()) for setting in settings):
+        if any(_agrees(own, setting) for setting in settings):
             found.append(number)
     return tuple(found)
+
+
+def _agrees(own: Mapping[str, Any], setting: Mapping[str, Any]) -> bool:
+    """Whether a member is at a setting; the name of a variant may have been read as a number."""
+    return all(key in own and _comparable(own[key]) == _comparable(setting[key]) for key in setting)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value

@@ -177,6 +177,7 @@ def plan(
     force: bool = False,
     jobs: int | None = None,
     backend: str = "loky",
+    planned: Sequence[RunSpec] | None = None,
 ) -> SweepPlan:
     """The plan of `sweep` with the same arguments; one run of each kind is tried.
 
@@ -185,7 +186,8 @@ def plan(
         DataMissingError: a data set is missing.
     """
     check(backend)
-    planned = runs(config)
+    if planned is None:
+        planned = runs(config)
     missing = [spec for spec in planned if force or find_run(spec, out) is None]
     jobs = jobs or jobs_for(missing, backend)
     jobs = max(1, min(jobs, len(missing)))

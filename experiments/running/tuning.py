@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.tuning import ReportingRun, reporting_runs, tuning_config
+from laggard.experiments.config.tuning import ReportingRun, reporting_runs, tune_of, tuning_config
 from laggard.experiments.results.measures import groups, measure_runs
 from laggard.experiments.results.results import Results
 from laggard.experiments.results.selection import CRITERIA, best_settings
@@ -47,12 +47,13 @@ def choose_settings(config: Config, results: Results) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    tune = config.tune
+    tune = tune_of(config)
     by = tune.by
     if by is None:
         by = "accuracy" if "test_accuracy" in results.metrics else "loss"
     tables = []
-    for target in tune.targets or [None]:
+    targets: Sequence[float | None] = tune.targets or [None]
+    for target in targets:
         try:
             measured = measure_runs(results, CRITERIA[by], target)
         except ValueError as error:

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from laggard.experiments.claims.papers.lian2018 import closed_network
 from laggard.experiments.claims.papers.mitliagkas2016 import RATES
-from laggard.experiments.claims.probes import fit_momentum
+from laggard.experiments.claims.probing import fit_momentum
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 9])

@@ -16,7 +16,7 @@ from laggard.experiments.claims import papers as modules
 from laggard.experiments.claims.claim import Study, Tuning, log_grid, paragraph
 from laggard.experiments.claims.ledger import STORED, figure_table, stored_arrays
 from laggard.experiments.claims.pages import Evidence, pages
-from laggard.experiments.claims.probes import PROBES
+from laggard.experiments.claims.probing import PROBES
 from laggard.experiments.claims.reproduction import measured_so_far
 
 ROOT = Path(__file__).parents[3]

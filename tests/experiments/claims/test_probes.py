@@ -9,7 +9,7 @@ import torch
 
 from laggard import load
 from laggard.experiments.claims.optima import best_setting
-from laggard.experiments.claims.probes import (
+from laggard.experiments.claims.probing import (
     closeness,
     expansions,
     fit_momentum,
@@ -59,7 +59,7 @@ def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch
     one weight.
     """
     config = load(toy(text=DELAYED.replace("STRENGTH", "0.0")))
-    monkeypatch.setattr("laggard.experiments.claims.probes.distances.EVERY", 1)
+    monkeypatch.setattr("laggard.experiments.questions.probes.distances.EVERY", 1)
     rows = expansions(config, RunSpec(config).arguments())
     share = {(row["form"], row["strength"], row["quarter"]): row["number"] for row in rows}
     models = [1.0]
@@ -119,7 +119,7 @@ def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
     np.testing.assert_allclose(first.sel(strength=0.0), 1.0)
     np.testing.assert_allclose(first.sel(strength=2.0, delay=2), by_hand(2.0), rtol=1e-4)
     # nothing is simulated again
-    monkeypatch.setattr("laggard.experiments.claims.probes.PROBES", {})
+    monkeypatch.setattr("laggard.experiments.claims.probing.PROBES", {})
     assert run_probe("closeness", config, tmp_path).equals(first)
 
 

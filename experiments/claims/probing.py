@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from laggard.experiments.claims.probes.distances import closeness, expansions
-from laggard.experiments.claims.probes.gradient_statistics import variation
-from laggard.experiments.claims.probes.implicit_momentum import fit_momentum, momentum
-from laggard.experiments.claims.probes.minima import leaving
 from laggard.experiments.claims.statistics import array
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.questions.probes.distances import closeness, expansions
+from laggard.experiments.questions.probes.gradient_statistics import variation
+from laggard.experiments.questions.probes.implicit_momentum import fit_momentum, momentum
+from laggard.experiments.questions.probes.minima import leaving
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.running.run import circumstances
 

@@ -1,0 +1,147 @@
+"""The command that answers questions by studies: reproduce."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.experiments.commands import (
+    DONE,
+    FAILED,
+    Command,
+    add_jobs,
+    add_out,
+    add_scale,
+    count,
+    duration,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from laggard.experiments.questions.question import Question
+
+YOURS = "yours"
+"""The folder of numbers that were made with overrides: they never stand among ours."""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "names", nargs="*", metavar="QUESTION", help="name of a question (default: all)"
+    )
+    add_scale(parser)
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="key=value",
+        help="redo it on your task or cluster, as task.model=my_nets:Net; may be repeated",
+    )
+    add_jobs(parser)
+    add_out(parser)
+    parser.add_argument("--list", action="store_true", help="list the questions")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print how many runs are missing, and their time"
+    )
+    parser.add_argument(
+        "--stored", action="store_true", help="run nothing: answer by the stored numbers"
+    )
+    parser.add_argument(
+        "--page",
+        metavar="FILE",
+        help="write the first page to this file, and the cards to docs/questions beside it",
+    )
+
+
+def carry_out(args: Namespace) -> int:
+    from laggard.experiments.questions.catalogue import questions
+
+    chosen = questions(args.names)
+    if args.list:
+        for question in chosen:
+            print(f"{question.name:<22}{question.asks}")
+        return DONE
+    if args.dry_run:
+        return _print_plan(chosen, args)
+    failed = 0
+    for question in chosen:
+        failed += not _answer(question, args)
+    if args.page:
+        from laggard.experiments.questions.pages import write_pages
+
+        for path in write_pages(Path(args.page), Path(args.out) / "questions"):
+            print(path)
+    if failed:
+        print(f"{count(failed, 'question')} could not be answered", file=sys.stderr)
+    return FAILED if failed else DONE
+
+
+def _answer(question: "Question", args: Namespace) -> bool:
+    """Answer one question and print it; a failure does not stop the others."""
+    from laggard.experiments.questions.collecting import collect
+    from laggard.experiments.questions.presentation import lines
+    from laggard.experiments.questions.store import write_numbers
+    from laggard.experiments.running.sweep import SweepError
+
+    folder = _folder(args)
+    table = _known(question, args)
+    if not args.stored:
+        try:
+            table = collect(question, table, args.scale, args.overrides, args.out, args.jobs)
+        except SweepError as error:
+            print(f"{question.name}: {error}", file=sys.stderr)
+            return False
+        print(write_numbers(table, question.name, folder))
+    if table.empty:
+        print(f"{question.name}: {question.asks} not run: no numbers are stored")
+        return True
+    if args.overrides:
+        print(f"{YOURS}: {', '.join(args.overrides)}")
+    print(*lines(question, question.decide(table)), sep="\n", flush=True)
+    return True
+
+
+def _folder(args: Namespace) -> Path:
+    """Where numbers are stored: those of another scale, and yours, apart from ours."""
+    folder = Path(args.out) / "questions"
+    if args.scale:
+        folder /= args.scale
+    if args.overrides:
+        folder /= YOURS
+    return folder
+
+
+def _known(question: "Question", args: Namespace) -> "pd.DataFrame":
+    """The stored numbers: those in `--out`, or else those that come with laggard."""
+    from laggard.experiments.questions.store import STORED, read_numbers
+
+    table = read_numbers(question.name, _folder(args))
+    if table.empty and not args.scale and not args.overrides:
+        table = read_numbers(question.name, STORED)
+    return table
+
+
+def _print_plan(chosen: "list[Question]", args: Namespace) -> int:
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.config.tuning import tuning_config
+    from laggard.experiments.questions.collecting import missing_runs, study_config
+    from laggard.experiments.running.estimate import plan
+
+    total = 0.0
+    for question in chosen:
+        known = _known(question, args)
+        for name in question.studies:
+            config = study_config(question, name, args.scale, args.overrides)
+            choosing = tuning_config(config) if config.tune else config
+            missing = missing_runs(known, name, runs(choosing))
+            seconds = plan(choosing, args.out, jobs=args.jobs, planned=missing).seconds
+            total += seconds
+            left = f"{count(len(missing), 'run')} missing, about {duration(seconds)}"
+            then = ", then the seeds that report" if config.tune else ""
+            print(f"{question.name}  {name}: {left}{then}", flush=True)
+    print(f"\nabout {duration(total)}, an estimate on this machine as busy as it is now")
+    return DONE
+
+
+COMMANDS = (Command("answer", "answer questions by studies", arguments, carry_out),)

@@ -1,0 +1,1 @@
+"""Questions about distributed SGD, answered by studies that anyone can redo."""

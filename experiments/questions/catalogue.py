@@ -1,0 +1,23 @@
+"""All questions by name, in the order of the page."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from laggard.experiments.config.errors import ConfigError, suggest
+from laggard.experiments.questions import delay
+from laggard.experiments.questions.question import Question
+
+QUESTIONS = {question.name: question for question in chain(delay.QUESTIONS)}
+
+
+def questions(names: Sequence[str] = ()) -> list[Question]:
+    """The questions of these names; without names all.
+
+    Raises:
+        ConfigError: there is no such question.
+    """
+    for name in names:
+        if name not in QUESTIONS:
+            hint = suggest(name, QUESTIONS) or f"expected one of {', '.join(QUESTIONS)}"
+            raise ConfigError("", f"is no question; {hint}", name)
+    return [QUESTIONS[name] for name in names or QUESTIONS]

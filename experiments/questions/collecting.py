@@ -1,0 +1,161 @@
+"""The runs of a question: those whose numbers are stored are not simulated again.
+
+A study with `tune` has runs that choose and runs that report; without it all runs report.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from laggard.experiments.config.axes import Axis, axes
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.load import load
+from laggard.experiments.config.tuning import reporting_runs, tune_of, tuning_config
+from laggard.experiments.questions.measures import settings_names, take, targets_of
+from laggard.experiments.questions.probes import run_probe
+from laggard.experiments.questions.question import Question, Study
+from laggard.experiments.questions.store import normalise
+from laggard.experiments.results.selection import best_settings
+from laggard.experiments.running.sweep import sweep
+from laggard.experiments.running.tuning import settings_of
+
+REPORT, TUNE, SEEN = "report", "tune", "seen"
+"""What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
+COMPARED = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
+"""What `tune.by` compares -> the measure of the table that it reads: of runs with one batch size
+epochs are in the order of updates.
+"""
+
+
+def study_config(
+    question: Question, name: str, scale: str | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """The config of a study of a question.
+
+    Raises:
+        ConfigError: an override sets what the study sweeps, or what cannot matter here; or the
+            study cannot be run.
+    """
+    study = question.studies[name]
+    path = f"example:studies/{study.config}"
+    config = load(path, scale=scale)
+    swept = {key for axis in axes(config.sweep) for key in axis.keys}
+    for change in overrides:
+        key = change.partition("=")[0]
+        for fixed, reason in question.fixed.items():
+            if key == fixed or key.startswith(f"{fixed}."):
+                raise ConfigError(key, f"cannot matter in {question.name}: {reason}")
+        if key in swept:
+            problem = f"is swept by {question.name}: expected a key that it leaves alone"
+            raise ConfigError(key, problem)
+    if not overrides:
+        return config
+    return load(path, *overrides, scale=scale)
+
+
+def collect(
+    question: Question,
+    known: pd.DataFrame,
+    scale: str | None = None,
+    overrides: Sequence[str] = (),
+    out: str | Path = "results",
+    jobs: int | None = None,
+) -> pd.DataFrame:
+    """The table of numbers of a question: what is known, and the numbers of the runs that lacked.
+
+    Args:
+        known: the stored numbers. Rows of runs that the studies no longer have stay.
+
+    Raises:
+        ConfigError: a study cannot be run.
+        SweepError: runs failed.
+    """
+    add = partial(_add_missing, out=Path(out), jobs=jobs)
+    for name, study in question.studies.items():
+        config = study_config(question, name, scale, overrides)
+        targets = targets_of(config)
+        if config.tune is None:
+            known = add(known, study, name, REPORT, config, runs(config), targets)
+            continue
+        tuning = tuning_config(config)
+        known = add(known, study, name, TUNE, tuning, runs(tuning), targets)
+        is_tuned = (known["study"] == name) & (known["role"] == TUNE)
+        chosen = choose(config, normalise(known[is_tuned]))
+        planned = [run.spec for run in reporting_runs(config, chosen)]
+        known = add(known, study, name, REPORT, config, planned, targets)
+    return normalise(known)
+
+
+def missing_runs(known: pd.DataFrame, name: str, planned: Sequence[RunSpec]) -> list[RunSpec]:
+    """The planned runs of a study without stored numbers."""
+    stored = set(known.loc[known["study"] == name, "run"])
+    return [spec for spec in planned if spec.id not in stored]
+
+
+def _add_missing(
+    known: pd.DataFrame,
+    study: Study,
+    name: str,
+    role: str,
+    config: Config,
+    planned: Sequence[RunSpec],
+    targets: Sequence[float],
+    out: Path,
+    jobs: int | None,
+) -> pd.DataFrame:
+    """`known` with the numbers of the planned runs that it lacks, which are simulated."""
+    missing = missing_runs(known, name, planned)
+    if not missing:
+        return known
+    if study.probe:
+        rows = run_probe(study.probe, missing, out)
+    else:
+        results = sweep(config, out, jobs=jobs, planned=missing)
+        rows = take(results, study.measures, targets)
+    rows = rows.assign(study=name, role=role, **_task_of(config))
+    return pd.concat([known, rows], ignore_index=True)
+
+
+def _task_of(config: Config) -> dict[str, str]:
+    dataset = getattr(config.task, "dataset", None)
+    return {
+        "dataset": "" if dataset is None else str(getattr(dataset, "name", dataset)),
+        "model": str(config.task.model),
+    }
+
+
+def choose(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the tuning rows choose, by the swept keys of the config, for each target.
+
+    Args:
+        tuned: the rows of the tuning seeds.
+    """
+    tune = tune_of(config)
+    by = tune.by or ("accuracy" if config.task.measures_accuracy else "loss")
+    measures = [COMPARED[by]]
+    if by in ("time", "updates"):
+        taken = dict.fromkeys(tuned["measure"])
+        measures = [name for name in taken if name.startswith(f"{COMPARED[by]}_")]
+    keys = [key for axis in axes(config.sweep) for key in _columns(axis)]
+    names = settings_names(list(dict.fromkeys(keys)))
+    rows = tuned.rename(columns={name: key for key, name in names.items()})
+    own = [key for key in names if key in rows and rows[key].notna().any()]
+    chosen = []
+    for measure in measures:
+        chosen.append(best_settings(rows[rows["measure"] == measure], own, tune.keys, by))
+    return settings_of(pd.concat(chosen, ignore_index=True))
+
+
+def _columns(axis: Axis) -> list[str]:
+    """The columns that an axis makes, also in the grids of its variants."""
+    columns = []
+    for option in axis.options:
+        columns += list(option.labels)
+        for inner in option.axes:
+            columns += _columns(inner)
+    return columns

@@ -1,0 +1,120 @@
+"""What a question takes from runs: a row for each run, member and measure.
+
+A measure is called as in `laggard table` (`accuracy`, `loss`, `updates_to`, `staleness`, ...), or
+
+    seconds_per_sample, seconds_per_update    virtual seconds of the whole run, over its number
+    accuracy_by_epoch                         each evaluation, as `accuracy_at_2.5`
+
+A measure that waits for a target is taken for each target of the config's `tune`, or else for its
+`evaluate.target_accuracy`, as `epochs_to_0.98`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.results.measures import is_seed, measure_runs
+from laggard.experiments.results.results import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PACES = {"seconds_per_sample": "samples", "seconds_per_update": "updates"}
+CURVES = {"accuracy_by_epoch": "accuracy_at", "loss_by_epoch": "loss_at"}
+COLUMNS = {"accuracy_by_epoch": "test_accuracy", "loss_by_epoch": "test_loss"}
+
+
+def take(
+    results: Results, measures: Sequence[str], targets: Sequence[float] = ()
+) -> "pd.DataFrame":
+    """The numbers of runs: the swept keys, `seed`, `measure`, `value`, `lost`, `run` and `device`.
+
+    A setting is called by the last part of its key, as `lr` for `learning.lr`.
+
+    Args:
+        targets: of the measures that wait for one.
+
+    Raises:
+        ValueError: a measure is unknown, lacks a target, or was not measured.
+    """
+    import pandas as pd
+
+    tables = [
+        table.assign(measure=name)
+        for measure in measures
+        for name, table in _tables(results, measure, targets)
+    ]
+    numbers = pd.concat(tables, ignore_index=True)
+    names = settings_names(results.keys)
+    numbers = numbers.rename(columns=names)
+    seed = next((names[key] for key in results.keys if is_seed(key)), None)
+    numbers["seed"] = results[0].config.seed if seed is None else numbers[seed]
+    devices = dict(zip(results.names, (of.manifest["device"] for of in results), strict=True))
+    numbers["device"] = numbers["run"].map(devices)
+    ids = dict(zip(results.names, (of.manifest["run"] for of in results), strict=True))
+    numbers["run"] = numbers["run"].map(ids)
+    settings = [name for name in names.values() if name != "seed"]
+    columns = [*settings, "seed", "measure", "value", "lost", "run", "device"]
+    return numbers[columns]
+
+
+def settings_names(keys: Sequence[str]) -> dict[str, str]:
+    """What a column of each swept key is called: its last part, or all of it where two agree."""
+    names = {key: "seed" if is_seed(key) else key.rpartition(".")[2] for key in keys}
+    known = list(names.values())
+    for key, name in names.items():
+        if name != "seed" and known.count(name) > 1:
+            names[key] = key.replace(".", "_")
+    return names
+
+
+def _tables(
+    results: Results, measure: str, targets: Sequence[float]
+) -> Iterator[tuple[str, "pd.DataFrame"]]:
+    """The tables of a measure, each with its name: several for several targets or epochs."""
+    if measure in PACES:
+        seconds = measure_runs(results, "time")
+        number = measure_runs(results, PACES[measure])["value"]
+        pace = seconds["value"] / number
+        yield measure, _rows(seconds.assign(value=pace.where(~seconds["diverged"])))
+    elif measure in CURVES:
+        yield from _curve(results, measure)
+    elif measure.endswith("_to"):
+        if not targets:
+            raise ValueError(f"{measure}: expected evaluate.target_accuracy or tune.targets")
+        for target in targets:
+            table = measure_runs(results, measure, target)
+            missed = table["value"].isna() & ~table["diverged"]
+            table["value"] = table["value"].where(~missed, np.inf)
+            yield f"{measure}_{target:g}", _rows(table)
+    else:
+        yield measure, _rows(measure_runs(results, measure))
+
+
+def _rows(table: "pd.DataFrame") -> "pd.DataFrame":
+    return table.rename(columns={"diverged": "lost"}).drop(columns=["member", "never", "followed"])
+
+
+def _curve(results: Results, measure: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
+    """The rows of each evaluation of a curve; members that diverged have none from there on."""
+    metrics = results.metrics
+    diverged = measure_runs(results, "updates")
+    lost = diverged.set_index(["run", "member"])["diverged"]
+    keys = ["run", *results.keys, "member", "epoch"]
+    table = metrics[[*keys, COLUMNS[measure]]].rename(columns={COLUMNS[measure]: "value"})
+    table["run"] = table["run"].astype(str)
+    table["lost"] = lost.reindex(list(zip(table["run"], table["member"], strict=True))).to_numpy()
+    table = table.dropna(subset=["value"])
+    for epoch, rows in table.groupby(table["epoch"].round(3)):
+        yield f"{CURVES[measure]}_{epoch:g}", rows.drop(columns=["member", "epoch"])
+
+
+def targets_of(config: Config) -> list[float]:
+    """The targets that a config sets: those of its `tune`, or else its `evaluate.target_accuracy`."""
+    if config.tune is not None and config.tune.targets is not None:
+        return list(config.tune.targets)
+    if config.evaluate.target_accuracy is None:
+        return []
+    return [config.evaluate.target_accuracy]

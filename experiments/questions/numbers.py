@@ -1,0 +1,77 @@
+"""What a `decide` takes from a table of numbers: rows of a measure, numbers a seed, best settings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from laggard.experiments.results.selection import best_settings
+
+TUNE, REPORT, SEEN = "tune", "report", "seen"
+
+
+def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """The rows of the seeds that report, and whether these had been seen before.
+
+    New seeds decide alone: where there are some, those that had been seen are left out. Where no
+    seed but those that chose has run, they report, as seen.
+    """
+    for role in (REPORT, SEEN, TUNE):
+        rows = table[table["role"] == role]
+        if len(rows):
+            return rows, role != REPORT
+    return table, True
+
+
+def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
+    """The rows at some settings, each a value or a list of values; also of `measure` and `study`."""
+    rows = table
+    for column, wanted in settings.items():
+        values = wanted if isinstance(wanted, list | tuple | set) else [wanted]
+        rows = rows[rows[column].isin(values)]
+    return rows
+
+
+def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
+    """A number a seed: NaN where the run was lost.
+
+    Raises:
+        ValueError: a seed is there twice: a setting is left open.
+    """
+    rows = select(table, measure=measure, **settings)
+    if rows["seed"].duplicated().any():
+        raise ValueError(f"{measure}: expected one row a seed at {settings}")
+    values = rows.set_index("seed")["value"].sort_index()
+    return values.mask(rows.set_index("seed")["lost"].sort_index())
+
+
+def paired(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Two numbers a seed, of the seeds that both have."""
+    shared = first.index.intersection(second.index)
+    return first.loc[shared], second.loc[shared]
+
+
+def choose(
+    table: pd.DataFrame, measure: str, by: str, over: str = "lr", settings: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The best `over` for each setting, by the seeds that choose: `settings`, `over`, and `edge`,
+    which is empty unless the best lies at an end of its grid.
+
+    Args:
+        by: as in `best` of laggard.experiments.results: accuracy, loss, time or updates.
+    """
+    rows = table[(table["role"] == TUNE) & (table["measure"] == measure)]
+    value = rows["value"].mask(rows["lost"])
+    return best_settings(rows.assign(value=value), [*settings, over], [over], by)
+
+
+def at_best(table: pd.DataFrame, chosen: pd.DataFrame, over: str = "lr") -> pd.DataFrame:
+    """The rows at the chosen `over` of their setting."""
+    settings = [column for column in chosen if column not in (over, "edge", "tied")]
+    return table.merge(chosen[[*settings, over]], on=[*settings, over])
+
+
+def lost_of(table: pd.DataFrame, measure: str, **settings: Any) -> tuple[int, int]:
+    """How many runs were lost, and of how many."""
+    rows = select(table, measure=measure, **settings)
+    return int(rows["lost"].sum()), len(rows)

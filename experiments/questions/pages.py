@@ -1,0 +1,120 @@
+"""The pages of evidence: the first screen, and the generated block of each question's card."""
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+
+from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.presentation import interval_text, number_text, word_text
+from laggard.experiments.questions.question import Answer, Question
+from laggard.experiments.questions.store import read_numbers
+from laggard.experiments.questions.words import Word, seeds_needed
+from laggard.experiments.results.files import whole_file
+
+CARDS = Path("docs") / "questions"
+BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
+FIRST = "first.md.jinja"
+
+
+def write_pages(first: Path, folder: Path) -> list[Path]:
+    """Write the first page, and the numbers into the cards in `docs/questions` beside it.
+
+    Args:
+        folder: where the tables of numbers are.
+    """
+    answers = {name: answers_of(question, folder) for name, question in QUESTIONS.items()}
+    written = [_write(first, _first_page(answers))]
+    for name, question in QUESTIONS.items():
+        card = first.parent / CARDS / f"{name}.md"
+        text = card.read_text(encoding="utf-8")
+        written.append(_write(card, with_numbers(text, numbers_block(question, answers[name]))))
+    return written
+
+
+def answers_of(question: Question, folder: Path) -> list[Answer]:
+    """The answers that the stored numbers give; none where nothing has run."""
+    table = read_numbers(question.name, folder)
+    return [] if table.empty else question.decide(table)
+
+
+def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
+    """What a card says of our numbers: a line for each answer, and those beside them."""
+    if not answers:
+        return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
+    lines = []
+    for answer in answers:
+        seeds = f", {answer.number.seeds} seeds" if answer.number.seeds else ""
+        lines.append(f"- **{answer.says}.** {number_text(answer.number, answer.unit)}{seeds}.")
+        middle = answer.number.median
+        if middle is not None and not answer.number.missing:
+            lines.append(f"  - median: {interval_text(middle)}")
+        if answer.paper:
+            lines.append(f"  - papers say {word_text(answer)}")
+        if answer.bar_of:
+            lines.append(f"  - {_bar_text(answer)}")
+        if answer.opponent[1]:
+            lost, of = answer.opponent
+            lines.append(f"  - its opponent loses {lost} of {of} runs")
+        needed = None if answer.wants is None else seeds_needed(answer.number, answer.wants)
+        if needed is not None:
+            lines.append(f"  - an interval of ± {answer.wants:.2g} takes about {needed} seeds")
+        for says, number in answer.beside.items():
+            lines.append(f"  - {says}: {number_text(number)}")
+    return "\n".join(lines)
+
+
+def with_numbers(text: str, block: str) -> str:
+    """A card with `block` between its two marks.
+
+    Raises:
+        ValueError: the card has no marks.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"expected {BEGIN} and {END} in the card")
+    return f"{before}{BEGIN}\n{block}\n{END}{after}"
+
+
+def _bar_text(answer: Answer) -> str:
+    low, high = answer.at_least, answer.at_most
+    sides = []
+    if low > float("-inf"):
+        sides.append(f"at least {low:g}")
+    if high < float("inf"):
+        sides.append(f"at most {high:g}")
+    return f"bar, {_OWNERS[answer.bar_of]}: {' and '.join(sides)}"
+
+
+_OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
+
+
+def _first_page(answers: dict[str, list[Answer]]) -> str:
+    rows = []
+    counts = dict.fromkeys(Word, 0)
+    for name, own in answers.items():
+        for number, answer in enumerate(own):
+            counts[answer.judgement.word] += bool(answer.paper)
+            if number == 0:
+                rows.append((QUESTIONS[name], answer))
+    template = resources.files("laggard") / "experiments" / "questions" / FIRST
+    page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
+    missing = [QUESTIONS[name] for name, own in answers.items() if not own]
+    rendered: str = page.render(
+        rows=rows,
+        missing=missing,
+        counts=counts,
+        Word=Word,
+        cards=CARDS.as_posix(),
+        number_text=number_text,
+        word_text=word_text,
+    )
+    return rendered
+
+
+def _write(path: Path, text: str) -> Path:
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,73 @@
+"""Answers as text: numbers with their intervals, and lines in a terminal."""
+
+import math
+from collections.abc import Iterator
+
+from laggard.experiments.questions.question import Answer, Question
+from laggard.experiments.questions.words import Estimate, Interval, Word, seeds_needed
+
+
+def number_text(number: Estimate, unit: str = "") -> str:
+    """A number with its 95 % interval, and what was lost: `0.75 (0.70, 0.82) times`."""
+    shown = number.shown
+    text = interval_text(shown)
+    if number.missing and number.median is not None:
+        text = f"median {text}"
+    if unit:
+        text = f"{text} {unit}"
+    if number.missing:
+        text = f"{text}; not within the budget in {number.missing} of {number.seeds}"
+    if number.lost:
+        text = f"{text}; lost {number.lost} of {number.seeds}"
+    return text
+
+
+def interval_text(shown: Interval) -> str:
+    """A value with the ends of its interval, to as many digits as the interval bears."""
+    if math.isnan(shown.value):
+        return "no mean"
+    if math.isinf(shown.value):
+        return "not within the budget"
+    width = shown.high - shown.low
+    if not math.isfinite(width):
+        return f"{shown.value:.3g}"
+    if width == 0:
+        return _rounded(shown.value, 3)
+    digits = max(0, 1 - math.floor(math.log10(width)))
+    ends = f"{shown.low:,.{digits}f}, {shown.high:,.{digits}f}"
+    return f"{shown.value:,.{digits}f} ({ends})"
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{value:,.{digits}g}"
+
+
+def word_text(answer: Answer) -> str:
+    """What the paper says, and the word; with the first word, where that was another."""
+    if not answer.paper:
+        return "–"
+    text = f"“{answer.paper}”"
+    judgement = answer.judgement
+    if judgement.word is not Word.NONE:
+        text = f"{text}: {judgement}"
+    if answer.first_said:
+        text = f"{text} (first said: {answer.first_said})"
+    return text
+
+
+def lines(question: Question, answers: list[Answer]) -> Iterator[str]:
+    """The answers to a question, for a terminal."""
+    yield f"{question.name}: {question.asks} [{question.setting}]"
+    for answer in answers:
+        yield f"  {answer.asks} {answer.says}"
+        yield f"      {number_text(answer.number, answer.unit)}, {answer.number.seeds} seeds"
+        if answer.number.median is not None and not answer.number.missing:
+            yield f"      median {interval_text(answer.number.median)}"
+        if answer.paper:
+            yield f"      paper: {word_text(answer)}"
+        if answer.wants is not None:
+            needed = seeds_needed(answer.number, answer.wants)
+            if needed is not None:
+                yield f"      for an interval of +-{answer.wants:g} about {needed} seeds"
+        for says, number in answer.beside.items():
+            yield f"      beside: {says}: {number_text(number)}"

@@ -1,0 +1,93 @@
+"""The numbers of a question: one table of numbers by seed, as a CSV file.
+
+A row has the `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`, `dataset`, `model`,
+`device` and `run`. The role of a seed is `tune` where it chooses settings, `report` where it
+reports and had not been seen before, and `seen` where it had. A value is infinite where the run
+never got there within its budget, and missing where the run was lost.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+from laggard.experiments.results.files import ResultError, whole_file
+
+STORED = Path(str(files("laggard"))) / "answers"
+"""The tables that come with laggard, in its repository those of `results/questions`."""
+FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
+"""The columns that are no settings."""
+DIGITS = 6  # of a value
+
+
+def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
+    """The stored numbers of a question; an empty table where there are none.
+
+    Raises:
+        ResultError: the file is no such table.
+    """
+    path = folder / f"{name}.csv"
+    if not path.is_file():
+        return pd.DataFrame(columns=list(FIXED))
+    try:
+        table = pd.read_csv(path, dtype=str)
+    except ValueError as error:
+        raise ResultError(f"{path}: expected a table of numbers ({error})") from None
+    missing = [column for column in FIXED if column not in table]
+    if missing:
+        raise ResultError(f"{path}: expected a column {missing[0]}; reproduce the question again")
+    return normalise(table)
+
+
+def normalise(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of numbers with the types that it has when it is read: a column of settings has
+    numbers where all that are there are numbers, and else texts.
+    """
+    columns = {column: _as_numbers(table[column]) for column in settings_of(table)}
+    lost = table["lost"].astype(str) == "True"
+    texts = {column: table[column].fillna("") for column in ("dataset", "model", "device", "run")}
+    return table.assign(
+        **columns,
+        **texts,
+        seed=table["seed"].astype(int),
+        value=table["value"].astype(float),
+        lost=lost,
+    )
+
+
+def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
+    """Store the numbers of a question, in an order that does not depend on when they were made."""
+    settings = settings_of(table)
+    columns = ["study", *settings, "role", "seed", "measure", "value", "lost"]
+    columns += ["dataset", "model", "device", "run"]
+    order = ["study", "role", "measure", *settings, "seed"]
+    keys = {column: table[column].map(_sort_key) for column in order}
+    ordered = table.assign(**{f"{column} key": key for column, key in keys.items()})
+    ordered = ordered.sort_values([f"{column} key" for column in order], kind="stable")
+    path = folder / f"{name}.csv"
+    rounded = ordered.assign(value=[f"{value:.{DIGITS}g}" for value in ordered["value"]])
+    rounded["value"] = rounded["value"].replace("nan", "")
+    with whole_file(path) as part:
+        rounded[columns].to_csv(part, index=False, lineterminator="\n")
+    return path
+
+
+def settings_of(table: pd.DataFrame) -> list[str]:
+    """The columns that are settings."""
+    return [str(column) for column in table if column not in FIXED]
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """A column of settings as numbers, where all that are there are numbers; else as texts."""
+    try:
+        return pd.to_numeric(column)
+    except ValueError:
+        return column
+
+
+def _sort_key(value: object) -> tuple[int, float, str]:
+    """Numbers before texts."""
+    try:
+        return 0, float(value), ""  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 1, 0.0, str(value)

@@ -1,0 +1,240 @@
+"""From the numbers of seeds to an estimate, and from an estimate to a word about a paper's sentence.
+
+A word rests on the mean and on the median. It needs seeds that nobody had seen when the bar, the
+rates and the statistic were fixed, and at least `LEAST_SEEDS` of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import beta, binom, fisher_exact
+
+from laggard.experiments.results.statistics import half_width
+
+LEAST_SEEDS = 8
+"""Fewer seeds give a number and no word."""
+DRAWS = 2000
+"""Bootstrap samples of the seeds, for the interval of a ratio of means."""
+
+
+class Word(StrEnum):
+    """What the numbers say of a paper's sentence."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    CANNOT_TELL = "cannot tell here"
+    NOT_DECIDED = "not decided"
+    NONE = ""
+
+
+class Judgement(NamedTuple):
+    """A word, and why it is not a plainer one."""
+
+    word: Word
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.why}" if self.why else str(self.word)
+
+
+class Interval(NamedTuple):
+    """A number with the ends of its 95 % interval; NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+    def lies_within(self, at_least: float, at_most: float) -> bool:
+        """Whether the whole interval is on the side that a bar asks for."""
+        return self.low >= at_least and self.high <= at_most
+
+    def lies_outside(self, at_least: float, at_most: float) -> bool:
+        """Whether the whole interval is on the other side."""
+        return self.high < at_least or self.low > at_most
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number over seeds.
+
+    Attributes:
+        mean: the mean by Student's t, a ratio of means by bootstrap, a share by its exact interval.
+        median: the median, by order statistics, which need six seeds; None where the number is a
+            share or the fit of all seeds together.
+        seeds: how many seeds it rests on.
+        lost: how many runs of these seeds diverged; they are in no mean.
+        missing: how many never reached what was asked within the budget; with some, there is no
+            mean.
+    """
+
+    mean: Interval
+    median: Interval | None
+    seeds: int
+    lost: int = 0
+    missing: int = 0
+
+    @property
+    def value(self) -> float:
+        """The number that a table shows: the mean, or the median where some seeds never got there."""
+        if self.missing and self.median is not None:
+            return self.median.value
+        return self.mean.value
+
+    @property
+    def shown(self) -> Interval:
+        """The interval that a table shows, of the same kind as `value`."""
+        if self.missing and self.median is not None:
+            return self.median
+        return self.mean
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean and the median of a number a seed.
+
+    Args:
+        values: NaN where the run was lost, infinite where it never got there.
+    """
+    array = np.asarray(values, float)
+    lost = int(np.isnan(array).sum())
+    kept = array[~np.isnan(array)]
+    missing = int(np.isinf(kept).sum())
+    return Estimate(_mean(kept), median(kept), len(array), lost, missing)
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
+    """The mean of one number over the mean of another, and the median of their pairs' ratios.
+
+    The mean of the ratios is another number: above 1 where both come from one distribution. The
+    interval is that of bootstrap samples of the pairs.
+
+    Args:
+        above, below: positive numbers of the same seeds, in one order.
+
+    Source: Efron (1979), Annals of Statistics 7.
+    """
+    pairs = np.array([above, below], float)
+    lost = int(np.isnan(pairs).any(axis=0).sum())
+    kept = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    missing = int(np.isinf(kept).any(axis=0).sum())
+    seeds = pairs.shape[1]
+    with np.errstate(invalid="ignore"):
+        of_pairs = kept[0] / kept[1]
+    middle = median(of_pairs[~np.isnan(of_pairs)])
+    if missing or kept.shape[1] == 0:
+        return Estimate(Interval(np.nan, np.nan, np.nan), middle, seeds, lost, missing)
+    generator = np.random.default_rng(kept.shape[1])
+    drawn = generator.integers(kept.shape[1], size=(DRAWS, kept.shape[1]))
+    means = kept[:, drawn].mean(axis=2)
+    low, high = np.quantile(means[0] / means[1], [0.025, 0.975])
+    if kept.shape[1] < 2:
+        low = high = np.nan
+    number = Interval(float(kept[0].mean() / kept[1].mean()), float(low), float(high))
+    return Estimate(number, middle, seeds, lost)
+
+
+def share(count: int, of: int) -> Estimate:
+    """A share of seeds with its exact interval.
+
+    Its ends are the shares at which so few, or so many, are seen with a probability of 2.5 %.
+
+    Source: Clopper, Pearson (1934), Biometrika 26.
+    """
+    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, of - count + 1))
+    high = 1.0 if count == of else float(beta.ppf(0.975, count + 1, of - count))
+    return Estimate(Interval(count / of, low, high), None, of)
+
+
+def exact(value: float) -> Estimate:
+    """A number without seeds, such as a time of a cluster in which nothing is random."""
+    return Estimate(Interval(value, value, value), None, 0)
+
+
+def median(values: Sequence[float]) -> Interval:
+    """The median and its interval between two order statistics.
+
+    The k-th least and the k-th greatest of n values enclose the median with a probability of
+    1 - 2 P(B < k), B binomial with n and 1/2; k is the greatest for which that is 95 % or more.
+    Fewer than six values have no such interval.
+    """
+    ordered = np.sort(np.asarray(values, float))
+    count = len(ordered)
+    if count == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    with np.errstate(invalid="ignore"):
+        middle = float(np.median(ordered))
+    rank = int(binom.ppf(0.025, count, 0.5))  # the least k with P(B <= k) >= 2.5 %
+    if rank < 1:
+        return Interval(middle, np.nan, np.nan)
+    return Interval(middle, float(ordered[rank - 1]), float(ordered[count - rank]))
+
+
+def _mean(values: np.ndarray) -> Interval:
+    if len(values) == 0 or np.isinf(values).any():
+        return Interval(np.nan, np.nan, np.nan)
+    value = float(values.mean())
+    if len(values) == 1:
+        return Interval(value, np.nan, np.nan)
+    half = float(half_width(values.std(ddof=1), len(values)))
+    return Interval(value, value - half, value + half)
+
+
+def judge(
+    number: Estimate,
+    at_least: float = -np.inf,
+    at_most: float = np.inf,
+    seen: bool = False,
+    opponent: tuple[int, int] = (0, 0),
+) -> Judgement:
+    """The word about a sentence that asks for a number within a bar.
+
+    *agrees* where the interval of the mean and that of the median lie wholly on the sentence's side,
+    *differs* where both lie wholly on the other.
+
+    Args:
+        seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.
+        opponent: runs lost by what the number is compared with, and how many it had.
+    """
+    if seen:
+        return Judgement(Word.NOT_DECIDED, "seeds seen before")
+    if 0 < number.seeds < LEAST_SEEDS:
+        return Judgement(Word.CANNOT_TELL, f"{number.seeds} seeds")
+    if _loses_more(number, opponent):
+        return Judgement(Word.CANNOT_TELL, "more runs are lost")
+    intervals = [] if number.missing else [number.mean]
+    if number.median is not None:
+        intervals.append(number.median)
+    if not intervals:
+        return Judgement(Word.CANNOT_TELL, "not all seeds got there")
+    if any(np.isnan(interval.low) for interval in intervals):
+        return Judgement(Word.CANNOT_TELL, "no interval")
+    if all(interval.lies_within(at_least, at_most) for interval in intervals):
+        return Judgement(Word.AGREES)
+    if all(interval.lies_outside(at_least, at_most) for interval in intervals):
+        return Judgement(Word.DIFFERS)
+    return Judgement(Word.CANNOT_TELL, "the interval crosses the bar")
+
+
+def _loses_more(number: Estimate, opponent: tuple[int, int]) -> bool:
+    """Whether more runs are lost than the opponent loses, beyond chance, by Fisher's exact test."""
+    lost, of = opponent
+    if number.lost == 0:
+        return False
+    if of == 0:
+        return True
+    table = [[number.lost, number.seeds - number.lost], [lost, of - lost]]
+    return bool(fisher_exact(table, alternative="greater").pvalue < 0.05)
+
+
+def seeds_needed(number: Estimate, half: float) -> int | None:
+    """About how many seeds give the mean an interval of +-`half`, if the spread stays; None if that
+    is reached, or not known.
+
+    n (h / half)^2, since an interval over seeds shrinks as 1 / sqrt(n).
+    """
+    reached = (number.mean.high - number.mean.low) / 2
+    if np.isnan(reached) or reached <= half:
+        return None
+    return int(np.ceil(number.seeds * (reached / half) ** 2))
