@@ -19,7 +19,15 @@ from laggard.models.files import (
 )
 from laggard.models.generated import Language, characters, synthetic, synthetic_images
 from laggard.models.leaf import femnist, leaf, read_femnist, read_leaf
-from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
+from laggard.models.losses import (
+    OBJECTIVES,
+    BinaryLoss,
+    CrossEntropyLoss,
+    LogisticLoss,
+    MeanSquaredLoss,
+    Objective,
+    SquaredLoss,
+)
 from laggard.models.networks import MLP, LeNet5, Logistic, ResNet, TorchModule
 from laggard.models.partition import (
     PARTITIONS,
@@ -105,6 +113,7 @@ __all__ = [
     "PARTITIONS",
     "READERS",
     "Augmentation",
+    "BinaryLoss",
     "ByLabel",
     "ByWriter",
     "CrossEntropyLoss",
@@ -117,6 +126,7 @@ __all__ = [
     "LeNet5",
     "Logistic",
     "LogisticLoss",
+    "MeanSquaredLoss",
     "Network",
     "Objective",
     "Partition",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,12 @@ IDX_FILES = (
 )
 
 
+LabelKind = Literal["classes", "numbers", "sets"]
+"""What the labels of a data set are: one class a sample, one number a sample, or a set of classes,
+as a row of 0 and 1.
+"""
+
+
 class DataMissingError(OSError):
     """A data set's files are missing and could not be downloaded."""
 
@@ -32,10 +38,13 @@ class Dataset:
     """A training set and a test set: inputs `(samples, ...)` and labels `(samples,)`.
 
     A mini-batch is a tensor of indices. Labels of texts are `(samples, positions)`. Images have
-    mean 0 and deviation 1, except those of `femnist`.
+    mean 0 and deviation 1, except those of `femnist`. Labels that are sets are `(samples, classes)`
+    of 0 and 1.
 
     Attributes:
+        classes: number of classes; 1 where labels are numbers.
         writers: the writer of each training sample, `(samples,)` of 0, 1, ...; None if unknown.
+        label_kind: whether labels are `classes`, `numbers` or `sets`.
     """
 
     name: str
@@ -45,6 +54,7 @@ class Dataset:
     test_y: "Tensor"
     classes: int
     writers: np.ndarray | None = None
+    label_kind: LabelKind = "classes"
 
     @classmethod
     def from_arrays(
@@ -114,7 +124,9 @@ class Dataset:
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """The shape of the labels of one input: `()`, or `(positions,)`."""
+        """The shape of the labels of one input: `()`, also of a set, or `(positions,)`."""
+        if self.label_kind == "sets":
+            return ()
         return tuple(self.train_y.shape[1:])
 
     def to(self, device: "torch.device | str", dtype: "torch.dtype") -> "Dataset":

@@ -1,13 +1,14 @@
 """Data sets in users' files: libsvm, plain text and IDX."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
 from laggard.files import UnreadableFileError, read_bytes
-from laggard.models.data import Dataset
+from laggard.models.data import Dataset, LabelKind
 from laggard.models.generated import MAX_NUMBERS, RANGES, characters, synthetic
 from laggard.models.idx_files import read_idx
 from laggard.models.optional import import_optional
@@ -25,6 +26,7 @@ class Samples(NamedTuple):
     Attributes:
         train, test: the indices of the training and of the test samples.
         writers: of the training samples, where they are known.
+        label_kind: as in `Dataset`.
     """
 
     x: Any
@@ -33,27 +35,35 @@ class Samples(NamedTuple):
     test: np.ndarray | slice
     classes: int
     writers: np.ndarray | None = None
+    label_kind: LabelKind = "classes"
 
     def dataset(self, name: str) -> Dataset:
         """The samples as dense tensors."""
         import torch
 
+        dtype = np.float64 if self.label_kind == "numbers" else np.int64
+
         def part(index: np.ndarray | slice) -> "tuple[Tensor, Tensor]":
             x = self.x[index]
             if hasattr(x, "toarray"):
                 x = x.toarray()
-            return torch.from_numpy(x), torch.from_numpy(self.y[index].astype(np.int64))
+            return torch.from_numpy(x), torch.from_numpy(self.y[index].astype(dtype))
 
-        return Dataset(name, *part(self.train), *part(self.test), self.classes, self.writers)
+        train, test = part(self.train), part(self.test)
+        return Dataset(name, *train, *test, self.classes, self.writers, self.label_kind)
 
 
 def libsvm(
-    file: str, test_file: str | None = None, test_share: float = 0.2, seed: int = 0
+    file: str,
+    test_file: str | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    labels: LabelKind | None = None,
 ) -> Dataset:
-    """Rows of sparse features with a label each, such as a9a and rcv1 of the libsvm collection.
+    """Rows of sparse features with labels, such as a9a and rcv1 of the libsvm collection.
 
-    Inputs become dense, at most 10^9 numbers, and are not scaled. Labels are whole numbers, which
-    in increasing order become the classes 0, 1, ... The test set is `test_file`, or else
+    Inputs become dense, at most 10^9 numbers, and are not scaled. Classes are whole numbers, which
+    in increasing order become 0, 1, ... The test set is `test_file`, or else
     `test_share` of the rows, chosen at random by `seed`; both sets keep the order of the file.
     Files may be compressed by gzip, bzip2 or xz.
 
@@ -62,14 +72,16 @@ def libsvm(
         test_file: the test set in the same format, such as a9a.t.
         test_share: the share of the rows, between 0 and 1, without a `test_file`.
         seed: of the choice of rows.
+        labels: `classes`, one a row; `numbers`, one a row, for regression, not scaled; or `sets` of
+            classes, such as `1,3`, perhaps empty. Null: classes, and other labels are refused.
 
     Source: Chang, Lin (2011), LIBSVM: a library for support vector machines.
 
     Raises:
-        ValueError: a file is not in this format, empty, or too large, or there are fewer than two
-            classes.
+        ValueError: a file is not in this format, empty, or too large, labels are others than
+            `labels` says, or there are fewer than two classes.
     """
-    return read_libsvm(file, test_file, test_share, seed).dataset("libsvm")
+    return read_libsvm(file, test_file, test_share, seed, labels).dataset("libsvm")
 
 
 def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Dataset:
@@ -89,7 +101,13 @@ def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Datase
     return read_text(file, positions, test_share).dataset("text")
 
 
-def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) -> Samples:
+def read_libsvm(
+    file: str,
+    test_file: str | None,
+    test_share: float,
+    seed: int,
+    labels: LabelKind | None = None,
+) -> Samples:
     """The rows of `libsvm`; inputs are sparse, `(samples, features)`.
 
     Raises:
@@ -97,12 +115,14 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
     """
     from scipy import sparse
 
-    x, labels = _read_rows("file", file)
-    inputs, rows = [x], len(labels)
+    if labels is not None and labels not in get_args(LabelKind):
+        raise ValueError(f"labels = {labels!r}: expected classes, numbers or sets")
+    x, label_rows = _read_rows("file", file, labels)
+    inputs, rows = [x], len(label_rows)
     if test_file:
-        test_x, test_labels = _read_rows("test_file", test_file)
+        test_x, test_labels = _read_rows("test_file", test_file, labels)
         inputs.append(test_x)
-        labels = np.concatenate([labels, test_labels])
+        label_rows = label_rows + test_labels
     width = max(part.shape[1] for part in inputs)  # a file may lack the last features
     for part in inputs:
         part.resize(part.shape[0], width)
@@ -113,42 +133,87 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
     if x.shape[0] * x.shape[1] > MAX_DENSE:
         expected = f"at most {MAX_DENSE} numbers when dense"
         raise wrong_file("file", file, expected, f"{x.shape[0]} rows of {x.shape[1]} features")
-    classes, y = np.unique(labels, return_inverse=True)
+    label_kind = labels or "classes"
+    y, classes = _encode_labels(label_rows, label_kind, file)
+    train: np.ndarray | slice = slice(rows)
+    test: np.ndarray | slice = slice(rows, None)
+    if not test_file:
+        order = np.random.default_rng(seed).permutation(rows)
+        test, train = _draw_test(rows, test_share, order)
+    elif label_kind == "classes":
+        untrained = set(y[rows:]) - set(y[:rows])
+        if untrained:
+            got = f"{classes[min(untrained)]:g}"
+            raise wrong_file("test_file", test_file, "the labels of the training set", got)
+    return Samples(x, y, train, test, len(classes), None, label_kind)
+
+
+def _encode_labels(
+    rows: list[tuple[float, ...]], label_kind: LabelKind, file: str
+) -> tuple[np.ndarray, Sequence[float]]:
+    """Labels as in `Dataset`, and the classes in increasing order; of numbers a single one."""
+    if label_kind == "numbers":
+        return np.array(rows)[:, 0], [0.0]
+    classes = sorted({label for row in rows for label in row})
     smallest, largest = RANGES[synthetic]["classes"]
     if not smallest <= len(classes) <= largest:
         expected = f"labels of {smallest} to {largest} classes"
         raise wrong_file("file", file, expected, f"{len(classes)}")
-    if not test_file:
-        order = np.random.default_rng(seed).permutation(rows)
-        test, train = _draw_test(rows, test_share, order)
-        return Samples(x, y, train, test, len(classes))
-    untrained = set(y[rows:]) - set(y[:rows])
-    if untrained:
-        got = f"{classes[min(untrained)]:g}"
-        raise wrong_file("test_file", test_file, "the labels of the training set", got)
-    return Samples(x, y, slice(rows), slice(rows, None), len(classes))
+    if label_kind == "classes":
+        return np.searchsorted(classes, [label for (label,) in rows]), classes
+    if len(rows) * len(classes) > MAX_DENSE:
+        expected = f"at most {MAX_DENSE} numbers when dense"
+        raise wrong_file("file", file, expected, f"{len(rows)} sets of {len(classes)} classes")
+    y = np.zeros((len(rows), len(classes)), np.uint8)
+    for row, labels in enumerate(rows):
+        y[row, np.searchsorted(classes, labels)] = 1
+    return y, classes
 
 
-def _read_rows(key: str, file: str) -> tuple[Any, np.ndarray]:
-    """The sparse inputs and the labels of a libsvm file, with a column for a feature 0."""
+def _read_rows(
+    key: str, file: str, labels: LabelKind | None
+) -> tuple[Any, list[tuple[float, ...]]]:
+    """The sparse inputs of a libsvm file, with a column for a feature 0, and each row's labels."""
     sklearn_datasets = import_optional("sklearn.datasets", "sklearn")
     expected = "lines in the format of libsvm"
     try:
         stream = io.BytesIO(read_bytes(file))
-        x, labels = sklearn_datasets.load_svmlight_file(stream, dtype=np.float32, zero_based=True)
+        x, rows = sklearn_datasets.load_svmlight_file(
+            stream, dtype=np.float32, multilabel=True, zero_based=True
+        )
     except UnreadableFileError as error:
         raise wrong_file(key, file, expected, error.reason) from None
     except (ValueError, OverflowError, EOFError, OSError) as error:
         got = " ".join(str(error).split())
         raise wrong_file(key, file, expected, got) from None
-    if not len(labels):
+    if not rows:
         raise wrong_file(key, file, expected, "none")
     if not np.isfinite(x.data).all():
         raise wrong_file(key, file, "finite values", "others")
-    whole = (np.abs(labels) < 2**53) & (labels == np.round(labels))
+    _check_label_rows(key, file, rows, labels)
+    return x, rows
+
+
+def _check_label_rows(
+    key: str, file: str, rows: list[tuple[float, ...]], labels: LabelKind | None
+) -> None:
+    """Refuse labels other than `labels` says; without it, name the key that reads them."""
+    several = [row for row in rows if len(row) != 1]
+    if several and labels != "sets":
+        got = ",".join(f"{label:g}" for label in several[0])
+        expected = "one label a row, unless labels = sets"
+        raise wrong_file(key, file, expected, f"{got or 'no label'} in a row")
+    values = np.array([label for row in rows for label in row])
+    if labels == "numbers":
+        if not np.isfinite(values).all():
+            raise wrong_file(key, file, "finite numbers as labels", "others")
+        return
+    whole = (np.abs(values) < 2**53) & (values == np.round(values))
     if not whole.all():
-        raise wrong_file(key, file, "whole numbers as labels", f"{labels[~whole][0]}")
-    return x, labels
+        expected = "whole numbers as labels"
+        if labels is None:
+            expected += ", unless labels = numbers"
+        raise wrong_file(key, file, expected, f"{values[~whole][0]}")
 
 
 def read_text(file: str, positions: int, test_share: float) -> Samples:

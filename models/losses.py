@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from laggard.models.data import LabelKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,16 +22,28 @@ class Objective:
 
     Attributes:
         regularizer: the factor of a non-convex regulariser of all weights.
+        label_kind: the labels that it is for, as in `Dataset`.
 
     Raises:
         ValueError: `regularizer` is negative or infinite.
     """
 
+    label_kind: ClassVar[LabelKind] = "classes"
     regularizer: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.regularizer < math.inf:
             raise ValueError(f"regularizer = {self.regularizer}: expected a finite number >= 0")
+
+    def check_label_kind(self, label_kind: LabelKind) -> None:
+        """Raise `ValueError` unless the loss is for labels of `label_kind`."""
+        if label_kind == self.label_kind:
+            return
+        names = {objective: name for name, objective in OBJECTIVES.items()}
+        fitting = [name for kind, name in names.items() if kind.label_kind == label_kind]
+        name = names.get(type(self), type(self).__name__)
+        expected = f"expected {' or '.join(fitting)}, since labels are {label_kind}"
+        raise ValueError(f"loss = {name}: {expected}")
 
     def outputs(self, classes: int) -> int:
         """The number of outputs of a network for `classes` classes.
@@ -46,6 +60,10 @@ class Objective:
     def predict(self, outputs: "Tensor") -> "Tensor":
         """The class `(...)` that outputs `(..., outputs)` stand for."""
         return outputs.argmax(dim=-1)
+
+    def find_right(self, outputs: "Tensor", labels: "Tensor") -> "Tensor | None":
+        """Whether each prediction equals its label; None where nothing is right or wrong."""
+        return self.predict(outputs) == labels
 
 
 @dataclass(frozen=True)
@@ -125,6 +143,43 @@ class LogisticLoss(Objective):
         return (outputs[..., 0] > 0).long()
 
 
+@dataclass(frozen=True)
+class MeanSquaredLoss(Objective):
+    """Squared error of one output, for labels that are numbers; there is no accuracy.
+
+    loss = (o - y)^2; of a linear network, linear regression. `torch.nn.MSELoss`.
+    """
+
+    label_kind: ClassVar[LabelKind] = "numbers"
+
+    def function(self) -> "Loss":
+        return mean_squared_loss
+
+    def find_right(self, outputs: "Tensor", labels: "Tensor") -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class BinaryLoss(Objective):
+    """Binary cross entropy of an output for each class, for labels that are sets of classes.
+
+    loss = mean_k log(1 + exp(-s_k o_k)) with s_k = 1 for a class k of the set and -1 for another.
+    A class is predicted where its output is positive. A sample is right where the whole set is:
+    the subset accuracy. `torch.nn.BCEWithLogitsLoss`.
+    """
+
+    label_kind: ClassVar[LabelKind] = "sets"
+
+    def function(self) -> "Loss":
+        return binary_loss
+
+    def predict(self, outputs: "Tensor") -> "Tensor":
+        return (outputs > 0).long()
+
+    def find_right(self, outputs: "Tensor", labels: "Tensor") -> "Tensor":
+        return (self.predict(outputs) == labels).all(dim=-1)
+
+
 def squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
     """Half the mean squared distance of outputs `(batch, classes)` from labels' unit vectors."""
     import torch
@@ -140,6 +195,18 @@ def logistic_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
     from torch.nn.functional import binary_cross_entropy_with_logits
 
     return binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs.dtype))
+
+
+def mean_squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """The mean squared error of outputs `(batch, 1)` for numbers `(batch,)`."""
+    return (outputs[:, 0] - targets.to(outputs.dtype)).square().mean()
+
+
+def binary_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """The mean binary cross entropy of outputs and sets, both `(batch, classes)`."""
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    return binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
 
 
 def penalty(weights: "Tensor") -> "Tensor":
@@ -171,4 +238,12 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "cross_entropy": CrossEntropyLoss,
     "squared": SquaredLoss,
     "logistic": LogisticLoss,
+    "mean_squared": MeanSquaredLoss,
+    "binary": BinaryLoss,
 }
+LOSS_OF_LABELS: dict[LabelKind, str] = {
+    "classes": "cross_entropy",
+    "numbers": "mean_squared",
+    "sets": "binary",
+}
+"""What is minimised where nothing else is said."""

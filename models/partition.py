@@ -169,7 +169,9 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
 def _check_one_label_each(labels: np.ndarray) -> None:
     if labels.ndim > 1:
         expected = "expected samples with one label each"
-        raise ValueError(f"partition: {expected}, got texts: use iid or disjoint")
+        raise ValueError(f"partition: {expected}, got several: use iid or disjoint")
+    if labels.dtype.kind == "f":
+        raise ValueError("partition: expected classes, got labels that are numbers: use disjoint")
 
 
 PARTITIONS: dict[str, type[Partition]] = {

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from laggard.errors import InvalidSettingError, check_members
 from laggard.models.backends.autograd import Loss
@@ -14,10 +13,12 @@ from laggard.models.backends.background import BackgroundGradients
 from laggard.models.backends.batched import Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.backends.threads import Threads
-from laggard.models.data import Dataset
+from laggard.models.data import Dataset, LabelKind
 from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
 from laggard.models.losses import (
+    LOSS_OF_LABELS,
+    OBJECTIVES,
     FunctionLoss,
     Objective,
     penalty,
@@ -34,7 +35,7 @@ Network = Callable[[tuple[int, ...], int], nn.Module]
 
 
 class Supervised:
-    """Classification by any `nn.Module` whose output is a function of parameters and inputs.
+    """Classification or regression by an `nn.Module`, a function of its parameters and inputs.
 
     A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)`
     where members have their own data seed. It is drawn without replacement and always full: the
@@ -64,7 +65,8 @@ class Supervised:
         network: builds the module from the shape of one input and the number of classes:
             `LeNet5().build`.
         loss: a function of outputs and targets, or an `Objective` such as `LogisticLoss()`; the
-            same for evaluations.
+            same for evaluations. None: by the labels, cross entropy, mean squared error of numbers,
+            or binary cross entropy of sets.
         augment: random crops and reflections of training images.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
@@ -76,10 +78,10 @@ class Supervised:
 
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a
-            loss for another number of classes; a module that draws random numbers or changes
-            buffers, or whose logits do not match the labels; a mini-batch of one sample under batch
-            normalisation; augmentation of inputs other than images; an unavailable device; an
-            unknown backend, or one that does not support the module.
+            loss for other labels, or another number of classes; a module that draws random numbers
+            or changes buffers, or whose logits do not match the labels; a mini-batch of one sample
+            under batch normalisation; augmentation of inputs other than images; an unavailable
+            device; an unknown backend, or one that does not support the module.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Supervised:
         partition: Partition | None = None,
         workers: int | None = None,
         partition_seed: int = 0,
-        loss: Loss | Objective = cross_entropy,
+        loss: Loss | Objective | None = None,
         augment: Augmentation | None = None,
         device: str = "auto",
         threads: int | None = None,
@@ -102,10 +104,15 @@ class Supervised:
         if batch < 1:
             raise ValueError(f"batch = {batch}: expected at least 1")
         _check_parts(network, dataset, partition, loss)
+        # a data set of yours may lack the field
+        label_kind: LabelKind = getattr(dataset, "label_kind", "classes")
+        if loss is None:
+            loss = OBJECTIVES[LOSS_OF_LABELS[label_kind]]()
         self.batch, self.epoch = batch, len(dataset.train_y)
         self.device, self.dtype = find_device(device), dtype
         self._network = network
         self._objective = loss if isinstance(loss, Objective) else FunctionLoss(loss)
+        self._objective.check_label_kind(label_kind)
         self._loss = self._objective.function()
         if dataset.labels:
             self._loss = over_positions(self._loss)
@@ -216,14 +223,21 @@ class Supervised:
         return shaped
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
-        """Mean loss and accuracy (0 to 1) of models on the test set, each `(ensemble,)`."""
+        """Mean loss and accuracy (0 to 1) of models on the test set, each `(ensemble,)`.
+
+        There is no accuracy of numbers. Of sets it is the share of those that are wholly right.
+        """
         outputs, targets = self._outputs(weights, self._data.test_x), self._data.test_y
-        hits = (self._objective.predict(outputs) == targets).flatten(1).sum(dim=-1)
         losses = member_losses(self._loss, outputs, targets)
         strength = self._objective.regularizer
         if strength:
             losses = losses + strength * penalty(weights)
-        return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / targets.numel()}
+        evaluation = {"test_loss": losses}
+        right = self._objective.find_right(outputs, targets)
+        if right is not None:
+            hits = right.flatten(1).sum(dim=-1)
+            evaluation["test_accuracy"] = hits.to(self.dtype) / right[0].numel()
+        return evaluation
 
     def _indices(self, weights: Tensor, batches: Sequence[Tensor]) -> Tensor:
         """The mini-batch of each model, `(k x ensemble, batch)`."""
@@ -282,7 +296,7 @@ def over_positions(loss: Loss) -> Loss:
 
 
 def _check_parts(
-    network: Network, dataset: Dataset, partition: Partition | None, loss: Loss | Objective
+    network: Network, dataset: Dataset, partition: Partition | None, loss: Loss | Objective | None
 ) -> None:
     """Refuse parts of a task that lack what it calls."""
     expected = "a function of the shape of an input and of the number of classes"
@@ -291,7 +305,7 @@ def _check_parts(
     check_members("Supervised", "dataset", dataset, Dataset)
     if partition is not None:
         check_members("Supervised", "partition", partition, Partition)
-    if not isinstance(loss, Objective) and not callable(loss):
+    if loss is not None and not isinstance(loss, Objective) and not callable(loss):
         expected = "an Objective, or a function of outputs and targets"
         raise InvalidSettingError("Supervised", "loss", expected, loss)
 

@@ -108,7 +108,7 @@ class Config(Part):
             self.algorithm.build(workers, rule=rule).check_cluster(cluster)
             check_periods(self.stop.build(), self.evaluate.build(), cluster)
         if self.stop.accuracy is not None and not self.task.measures_accuracy:
-            problem = f"expected null, since {self.task.model} has no accuracy"
+            problem = "expected null, since the task has no accuracy"
             raise ConfigError("stop.accuracy", f"{problem}, got {self.stop.accuracy:g}")
         self.task.fits(workers, self.device, self.backend)
         self.task.check_start(members)

@@ -61,7 +61,7 @@ def halving_of(config: Config) -> Halving | None:
         problem = f"expected no axis but seeds beside the search, got {', '.join(others)}"
         raise ConfigError(PLACE, problem)
     if by == "test_accuracy" and not config.task.measures_accuracy:
-        problem = f"expected a loss, since {config.task.model} has no accuracy, got {by!r}"
+        problem = f"expected a loss, since the task has no accuracy, got {by!r}"
         raise ConfigError(f"{PLACE}.by", problem)
     # 1e-9: a budget that is a power of the factor is reached exactly
     rungs = 1 + math.ceil((math.log(high) - math.log(low)) / math.log(factor) - 1e-9)

@@ -6,10 +6,10 @@ A config is checked without torch where possible: laggard's networks and data se
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from laggard import simulator
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
@@ -31,10 +31,13 @@ from laggard.models import (
     Quadratic,
     TorchModule,
     Tridiagonal,
+    libsvm,
 )
+from laggard.models.data import LabelKind
 from laggard.models.generated import ALPHABET, check_sizes
 from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.layers import Description, check_labels
+from laggard.models.losses import LOSS_OF_LABELS
 from laggard.models.networks import ModuleNetwork
 from laggard.models.published import hash_of_files
 from laggard.models.vision import vision_layers
@@ -53,12 +56,15 @@ class TaskPart(Part):
 
     Attributes:
         learns: whether anything is learnt.
-        measures_accuracy: whether evaluations may measure a test accuracy.
     """
 
     learns: ClassVar[bool] = True
-    measures_accuracy: ClassVar[bool] = True
     model: str
+
+    @property
+    def measures_accuracy(self) -> bool:
+        """Whether evaluations may measure a test accuracy."""
+        return True
 
     @property
     def workers_differ(self) -> bool:
@@ -191,7 +197,10 @@ class TimingPart(TaskPart):
     """`task` where nothing is learnt; perhaps a network of torchvision takes the time."""
 
     learns = False
-    measures_accuracy = False
+
+    @property
+    def measures_accuracy(self) -> bool:
+        return False
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         super().fits(workers, device, backend)
@@ -209,7 +218,9 @@ class TimingPart(TaskPart):
 class QuadraticPart(LearntPart):
     """`task` with closed forms: a quadratic, one for all workers or one for each."""
 
-    measures_accuracy = False
+    @property
+    def measures_accuracy(self) -> bool:
+        return False
 
     @property
     def workers_differ(self) -> bool:
@@ -236,6 +247,7 @@ class Sizes(NamedTuple):
         samples: number of training samples.
         labels: the shape of a sample's labels.
         writers: number of writers, where samples name them.
+        label_kind: as in `Dataset`.
     """
 
     shape: tuple[int, ...]
@@ -243,6 +255,7 @@ class Sizes(NamedTuple):
     samples: int
     labels: tuple[int, ...] = ()
     writers: int = 0
+    label_kind: LabelKind = "classes"
 
 
 SIZES = {
@@ -301,7 +314,18 @@ def _read_sizes(dataset: Part) -> Sizes:
     if data.writers is not None:
         writers = len(np.unique(data.writers))
     labels = data.y[data.train]
-    return Sizes(data.x.shape[1:], data.classes, len(labels), labels.shape[1:], writers)
+    label_shape = labels.shape[1:]
+    if data.label_kind == "sets":
+        label_shape = ()
+    shape = data.x.shape[1:]
+    return Sizes(shape, data.classes, len(labels), label_shape, writers, data.label_kind)
+
+
+def label_kind_of(dataset: Any) -> LabelKind:
+    """Whether labels of a data set are classes, numbers or sets, as far as a key says it."""
+    if type(dataset).recipe is libsvm:
+        return dataset.labels or "classes"
+    return "classes"
 
 
 def check_dataset(dataset: Any) -> None:
@@ -330,6 +354,9 @@ def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) ->
     if sizes.labels and name in ("by_label", "dirichlet"):
         problem = f"expected iid or disjoint, since a text has no single label, got {name!r}"
         raise ConfigError("task.partition", problem)
+    if sizes.label_kind != "classes" and name in ("by_label", "dirichlet"):
+        problem = f"expected iid or disjoint, since labels are {sizes.label_kind}, got {name!r}"
+        raise ConfigError("task.partition", problem)
     if name == "by_writer" and not sizes.writers:
         problem = f"expected another partition, since {dataset.name} names no writers, got {name!r}"
         raise ConfigError("task.partition", problem)
@@ -349,13 +376,14 @@ def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) ->
 
 
 class SupervisedPart(LearntPart):
-    """`task` where a network classifies.
+    """`task` where a network classifies, or predicts numbers.
 
     Attributes:
         dataset: what it learns from.
         batch: samples in a mini-batch.
         partition: how the training set is divided among the workers.
-        loss: what is minimised, and what evaluations measure.
+        loss: what is minimised, and what evaluations measure; by default `mean_squared` where
+            labels are numbers, and `binary` where they are sets.
         augment: random crops and reflections of training images.
         dtype: torch's type of weights and inputs.
     """
@@ -366,6 +394,18 @@ class SupervisedPart(LearntPart):
     loss: Annotated[Any, LOSS] = Field("cross_entropy", validate_default=True)
     augment: AugmentPart = Field({}, validate_default=True)
     dtype: DType = "float32"
+
+    @model_validator(mode="after")
+    def _choose_loss(self, info: ValidationInfo) -> Self:
+        kind = label_kind_of(self.dataset)
+        if kind != "classes" and "loss" not in self.model_fields_set:
+            # Written past pydantic, which would count the key as set: a sweep may set other labels.
+            self.__dict__["loss"] = LOSS.parse(LOSS_OF_LABELS[kind], info)
+        return self
+
+    @property
+    def measures_accuracy(self) -> bool:
+        return bool(self.loss.build().label_kind != "numbers")
 
     @property
     def workers_differ(self) -> bool:
@@ -441,7 +481,9 @@ class SupervisedPart(LearntPart):
         if data is None:
             return None
         network = self.build()
-        outputs = self.loss.build().outputs(data.classes)
+        loss = self.loss.build()
+        loss.check_label_kind(data.label_kind)
+        outputs = loss.outputs(data.classes)
         # a class derived from one of laggard's may build another network than that one describes
         if type(network) in NETWORKS.values():
             described: Description = network.describe(data.shape, outputs)

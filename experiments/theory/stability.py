@@ -98,7 +98,10 @@ def critical(delay: int, momentum: float, nesterov: bool) -> tuple[float, float]
 
 
 def chance(config: Any) -> float | None:
-    """The accuracy (0 to 1) of guessing on a config's data set, where its classes are known."""
+    """The accuracy (0 to 1) of guessing on a config's data set, where its classes are known.
+
+    None where labels are numbers or sets.
+    """
     dataset = getattr(getattr(config, "task", None), "dataset", None)
     if dataset is None:
         return None
@@ -106,7 +109,7 @@ def chance(config: Any) -> float | None:
         sizes = sizes_of(dataset)
     except ValueError:  # a file of a stored run has been removed or changed
         return None
-    if sizes is None:
+    if sizes is None or sizes.label_kind != "classes":
         return None
     return 1 / sizes.classes
 

@@ -181,6 +181,48 @@ def test_chance_is_unknown_without_the_file(data, tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------
+# labels that are numbers or sets
+
+NUMBERS = "0.5 1:1\n-1.25 1:2 3:1\n3 2:1\n7.5 1:4\n"
+SETS = "0,2 1:1\n 1:2\n1 2:1\n0,1,2 3:4\n"
+
+
+@pytest.mark.parametrize(
+    ("labels", "rows", "outputs", "loss", "measured"),
+    [
+        ("numbers", NUMBERS, 1, "mean_squared", {"test_loss"}),
+        ("sets", SETS, 3, "binary", {"test_loss", "test_accuracy"}),
+    ],
+)
+def test_numbers_and_sets_are_trained(labels, rows, outputs, loss, measured, tmp_path):
+    """The network has an output for each class, or one; the loss is the same where it is named."""
+    (tmp_path / "rows").write_text(rows)
+    keys = f"model: mlp, hidden: [5], dataset: {{name: libsvm, file: rows, labels: {labels}}}"
+    path = config(tmp_path, keys)
+    assert main(["validate", str(path)]) == 0
+    result = run(load(path), tmp_path / "out")
+    assert result.weights.shape[-1] == 5 * (3 + 1) + outputs * (5 + 1)
+    assert {"test_loss", "test_accuracy"} & set(result.metrics) == measured
+    assert result.config.task.loss.name == loss
+    named = load(path, f"task.loss={loss}")
+    assert RunSpec(named).id == result.path.name
+    if labels == "numbers":
+        with pytest.raises(
+            ConfigError, match=r"stop\.accuracy: expected null, since the task has no"
+        ):
+            load(path, "stop.accuracy=0.5")
+    assert chance(result.config) is None
+
+
+def test_sweep_may_mix_numbers_and_classes(tmp_path):
+    (tmp_path / "rows").write_text("1 1:1\n2 1:2\n1 2:1\n")
+    path = config(tmp_path, "dataset: {name: libsvm, file: rows, labels: numbers}")
+    path.write_text(path.read_text() + "sweep: {task.dataset.labels: [numbers, classes, sets]}\n")
+    losses = [spec.config.task.loss.name for spec in runs(load(path))]
+    assert losses == ["mean_squared", "cross_entropy", "binary"]
+
+
+# ------------------------------------------------------------------------------------------------
 # tables of shards
 
 

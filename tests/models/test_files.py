@@ -111,7 +111,6 @@ FORMAT, LABELS_EXPECTED = "format of libsvm", "whole numbers as labels"
                 ROWS + "1 1:1 2:",
                 "<html>\n",
                 bytes(range(256)),
-                "1,2 1:1\n",
                 "1 2:1 1:1\n",
                 "1 -2:1\n",
                 "1 99999999999:1\n",
@@ -120,7 +119,9 @@ FORMAT, LABELS_EXPECTED = "format of libsvm", "whole numbers as labels"
         ("1 1:nan\n-1 1:1\n", "finite values"),
         ("1 1:1e99\n-1 1:1\n", "finite values"),
         ("inf 1:1\n-1 1:1\n", LABELS_EXPECTED),
-        ("0.5 1:1\n-1 1:1\n", LABELS_EXPECTED),
+        ("0.5 1:1\n-1 1:1\n", f"{LABELS_EXPECTED}, unless labels = numbers"),
+        ("1 1:1\n1,2 1:1\n", "1,2 in a row: expected one label a row, unless labels = sets"),
+        ("1 1:1\n 1:1\n", "no label in a row: expected one label a row"),
         ("1 1:1\n1 1:2\n", "labels of 2 to 10000 classes"),
         ("1 1:1\n2 1000000000:1\n", "at most 1000000000 numbers"),
     ],
@@ -131,6 +132,62 @@ def test_file_that_is_no_libsvm_is_refused(tmp_path, content, expected):
         libsvm(path)
     assert str(refused.value).startswith(f"file = {path} with ")
     assert "\n" not in str(refused.value)
+
+
+def test_numbers_stay_as_they_are(tmp_path):
+    """Ages of abalone are whole numbers, prices of cadata are not."""
+    file = write(tmp_path / "train", "15 1:1 2:0.5\n-7.25 1:2\n1e3 2:3\n")
+    test_file = write(tmp_path / "test", "2.5 1:1\n")  # no number of the training set
+    data = libsvm(file, test_file, labels="numbers")
+    assert data.train_y.tolist() == [15, -7.25, 1000]
+    assert data.test_y.tolist() == [2.5]
+    assert (data.train_y.dtype, data.classes, data.labels) == (torch.float64, 1, ())
+    assert torch.equal(data.train_x, torch.tensor([[1, 0.5], [2, 0], [0, 3]]))
+
+
+def test_sets_are_rows_of_classes(tmp_path):
+    """A row without labels starts with a space, as in the collection; 7 is in the test set only."""
+    file = write(tmp_path / "train", "3,1 1:1\n 1:2\n10 1:3\n")
+    test_file = write(tmp_path / "test", "1,7 1:4\n")
+    data = libsvm(file, test_file, labels="sets")
+    assert data.train_y.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+    assert data.test_y.tolist() == [[1, 0, 1, 0]]
+    assert data.train_x[:, 0].tolist() == [1, 2, 3]
+    assert (data.classes, data.labels) == (4, ())
+
+
+def test_sets_are_read_as_by_scikit_learn(tmp_path):
+    rng = np.random.default_rng(1)
+    path = str(tmp_path / "scene")
+    y = rng.random((50, 6)) < 0.4
+    dump_svmlight_file(rng.random((50, 4)), y.astype(int), path, multilabel=True)
+    assert torch.equal(whole(libsvm(path, path, labels="sets"))[1][:50], torch.tensor(y).long())
+
+
+def test_key_says_what_labels_are(tmp_path):
+    file = write(tmp_path / "abalone", "15 1:1\n7 1:2\n9 1:3\n")
+    assert libsvm(file, file).train_y.tolist() == [2, 0, 1]
+    assert libsvm(file, file, labels="classes").train_y.tolist() == [2, 0, 1]
+    assert libsvm(file, file, labels="numbers").train_y.tolist() == [15, 7, 9]
+    eye = [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    assert libsvm(file, file, labels="sets").train_y.tolist() == eye
+    with pytest.raises(ValueError, match="labels = 'number': expected classes, numbers or sets"):
+        libsvm(file, labels="number")
+
+
+@pytest.mark.parametrize(
+    ("labels", "content", "expected"),
+    [
+        ("numbers", "1,2 1:1\n", "1,2 in a row: expected one label a row"),
+        ("numbers", "nan 1:1\n1 1:1\n", "finite numbers as labels"),
+        ("sets", "1.5,2 1:1\n", "with 1.5: expected whole numbers as labels"),
+        ("sets", "1 1:1\n 1:2\n", "labels of 2 to 10000 classes"),
+        ("sets", "1,x 1:1\n", FORMAT),
+    ],
+)
+def test_labels_of_another_kind_are_refused(tmp_path, labels, content, expected):
+    with pytest.raises(ValueError, match=expected):
+        libsvm(write(tmp_path / "rows", content), labels=labels)
 
 
 def test_test_file_needs_labels_of_training_set(tmp_path):

@@ -1,15 +1,41 @@
 """Losses against their closed-form gradients, by every backend."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from laggard.models import CrossEntropyLoss, LogisticLoss, SquaredLoss, Supervised, synthetic
+from laggard.models import (
+    BinaryLoss,
+    CrossEntropyLoss,
+    Dirichlet,
+    LogisticLoss,
+    MeanSquaredLoss,
+    SquaredLoss,
+    Supervised,
+    synthetic,
+)
 from laggard.models.losses import penalty
 from laggard.models.networks import MLP, Logistic
 
 DOUBLE = torch.float64
 TWO, FOUR = (synthetic(samples=40, features=5, classes=classes) for classes in (2, 4))
+RNG = torch.Generator().manual_seed(7)
+NUMBERS = replace(
+    TWO,
+    train_y=torch.randn(40, dtype=DOUBLE, generator=RNG),
+    test_y=torch.randn(10, dtype=DOUBLE, generator=RNG),
+    classes=1,
+    label_kind="numbers",
+)
+SETS = replace(
+    TWO,
+    train_y=torch.randint(2, (40, 3), generator=RNG),
+    test_y=torch.randint(2, (10, 3), generator=RNG),
+    classes=3,
+    label_kind="sets",
+)
 BATCHES = [torch.tensor([3, 7, 11, 2]), torch.tensor([0, 39, 5, 6])]
 BACKENDS = pytest.mark.parametrize("backend", ["threads", "vmap", "unfold"])
 
@@ -59,7 +85,20 @@ def smoothed(outputs, labels):
     return outputs.softmax(1) - wanted, -(wanted * outputs.log_softmax(1)).sum(1)
 
 
+def mean_squared(outputs, labels):
+    rest = outputs[:, 0] - labels
+    return 2 * rest[:, None], rest**2
+
+
+def binary(outputs, labels):
+    sign = 2.0 * labels - 1
+    losses = torch.log1p(torch.exp(-sign * outputs)).mean(1)
+    return -sign / (1 + torch.exp(sign * outputs)) / 3, losses
+
+
 CASES = {
+    "mean_squared": (NUMBERS, 1, MeanSquaredLoss, mean_squared),
+    "binary": (SETS, 3, BinaryLoss, binary),
     "squared": (FOUR, 4, SquaredLoss, squared),
     "logistic": (TWO, 1, LogisticLoss, logistic),
     "smoothed": (FOUR, 4, lambda **given: CrossEntropyLoss(smoothing=0.2, **given), smoothed),
@@ -96,6 +135,15 @@ def test_evaluation_has_loss_and_accuracy(name, backend):
             slopes(predicted, data.test_y)[1].mean() + 0.3 * (model**2 / (1 + model**2)).sum()
         )
         torch.testing.assert_close(measured["test_loss"][member], expected, rtol=1e-12, atol=0)
+        if name == "mean_squared":
+            assert "test_accuracy" not in measured
+            continue
+        if name == "binary":
+            whole_sets = [
+                bool((row > 0).equal(y > 0)) for row, y in zip(predicted, data.test_y, strict=True)
+            ]
+            assert float(measured["test_accuracy"][member]) == sum(whole_sets) / 10
+            continue
         classes = predicted.argmax(1) if outputs > 1 else predicted[:, 0] > 0
         hits = sum(int(one) == int(other) for one, other in zip(classes, data.test_y, strict=True))
         assert float(measured["test_accuracy"][member]) == hits / len(data.test_y)
@@ -137,6 +185,35 @@ def test_logistic_loss_needs_two_classes():
         ValueError, match="expected cross_entropy or squared, since there are 4 classes"
     ):
         Supervised(MLP().build, FOUR, batch=4, loss=LogisticLoss())
+
+
+def test_loss_without_a_name_is_that_of_labels():
+    for data, loss in ((FOUR, CrossEntropyLoss), (NUMBERS, MeanSquaredLoss), (SETS, BinaryLoss)):
+        implied, named = (linear(data, given)[0] for given in (None, loss()))
+        weights = named.start([0])[None]
+        batches = BATCHES[:1]
+        expected = named.gradients(weights, batches)[0]
+        assert implied.gradients(weights, batches)[0].equal(expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "loss", "expected"),
+    [
+        (NUMBERS, CrossEntropyLoss(), "loss = cross_entropy: expected mean_squared, since labels"),
+        (NUMBERS, torch.nn.functional.l1_loss, "loss = FunctionLoss: expected mean_squared"),
+        (SETS, LogisticLoss(), "loss = logistic: expected binary, since labels are sets"),
+        (FOUR, BinaryLoss(), "expected cross_entropy or squared or logistic, since labels are cl"),
+    ],
+)
+def test_loss_for_other_labels_is_refused(data, loss, expected):
+    with pytest.raises(ValueError, match=expected):
+        linear(data, loss)
+
+
+@pytest.mark.parametrize("data", [NUMBERS, SETS])
+def test_numbers_and_sets_have_no_label_to_divide_by(data):
+    with pytest.raises(ValueError, match=r"partition: expected .*disjoint"):
+        linear(data, None, partition=Dirichlet(), workers=2)
 
 
 @pytest.mark.parametrize(
