@@ -1,8 +1,10 @@
 """Constant delays: which rate they force, how many workers pay, and what they cost."""
 
+import numpy as np
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
+    TUNE,
     at_best,
     by_seed,
     choose,
@@ -10,12 +12,86 @@ from laggard.experiments.questions.numbers import (
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Question, Study
-from laggard.experiments.questions.words import Estimate, ratio
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
+from laggard.experiments.questions.words import Estimate, estimate, ratio
 
 NAMES = {"momentum": "SGD with momentum", "adam": "Adam"}
 WORKERS = {"cluster.workers": "a constant delay stands for the workers"}
 TARGET = "epochs_to_"
+POINT = 0.01
+
+
+def accuracies(table: pd.DataFrame, measure: str = "accuracy") -> pd.Series:
+    """The accuracies of a table, 0 where the run was lost, by optimiser, delay, seed and rate."""
+    rows = table[table["measure"] == measure]
+    value = rows["value"].mask(rows["lost"], 0.0)
+    return value.set_axis(pd.MultiIndex.from_frame(rows[["optimiser", "delay", "seed", "lr"]]))
+
+
+# --- how fast must the rate fall
+
+
+def cliff(accuracy: pd.Series) -> float:
+    """The largest rate with an accuracy at most a point below the best, of one delay and seed.
+
+    NaN where no greater rate was tried: the cliff may lie beyond.
+    """
+    rates = accuracy.index.get_level_values("lr")
+    largest = rates[accuracy >= accuracy.max() - POINT].max()
+    return float(largest) if largest < rates.max() else np.nan
+
+
+def slopes(table: pd.DataFrame, optimiser: str) -> pd.Series:
+    """The slope of log cliff against log(2 D + 1) of each seed, over the delays from 8 on."""
+    own = accuracies(select(table, optimiser=optimiser))
+    edges = own.groupby(["seed", "delay"]).agg(cliff).unstack("delay")
+    late = edges.loc[:, edges.columns >= 8].dropna()
+    places = np.log(2 * late.columns.to_numpy(float) + 1)
+    fits = [np.polyfit(places, np.log(row), 1)[0] for row in late.to_numpy(float)]
+    return pd.Series(fits, index=late.index)
+
+
+def decide_rate(table: pd.DataFrame) -> list[Answer]:
+    """The slope of the cliff over delays; theory's is -1 without momentum."""
+    rows, seen = reporting(table)
+    answers = []
+    for optimiser in ("momentum", "adam"):
+        slope = estimate(slopes(rows, optimiser))
+        if not slope.seeds:
+            continue
+        answers.append(
+            Answer(
+                asks="How fast must the learning rate fall with delay?",
+                says=f"{NAMES[optimiser]}: about as 1 / D^{-slope.value:.1f}",
+                number=slope,
+                unit="of log rate against log (2 D + 1)",
+                paper="the rate beyond which accuracy drops falls with delay",
+                mark="notes",
+                at_most=0.0,
+                bar_of="paper",
+                seen=seen,
+                wants=0.1,
+            )
+        )
+    return answers
+
+
+RATE = Question(
+    name="delay-rate",
+    asks="How fast must the learning rate fall with delay?",
+    topic="delay",
+    setting="LeNet-5, MNIST, batch 32, constant delays, 30 epochs",
+    papers=("srinivasan2018", "giladi2020"),
+    studies={"rates": Study("delay-rate", ("accuracy",))},
+    decide=decide_rate,
+    fixed=WORKERS,
+    drawing=Drawing(
+        "accuracy", "lr", "delay", "optimiser", "test accuracy", "learning rate", log_x=True
+    ),
+)
+
+
+# --- how many workers pay
 
 
 def targets_of(table: pd.DataFrame) -> list[float]:
@@ -51,7 +127,7 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
     measure = f"{TARGET}{target:g}"
     epochs = epochs_at_best(table, target)
     answers = []
-    for optimiser, bar in (("adam", 256), ("momentum", 32)):
+    for optimiser, borne in (("adam", 256), ("momentum", 32)):
         own = select(epochs, optimiser=optimiser)
         found = {
             delay: speed_up(epochs, optimiser, delay, measure)
@@ -72,7 +148,7 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
                 says=says,
                 number=within[top],
                 unit=f"times sooner at {target:.0%}",
-                paper=f"{NAMES[optimiser]} bears delays up to {bar}",
+                paper=f"{NAMES[optimiser]} bears delays up to {borne}",
                 mark="notes",
                 seen=seen,
                 wants=within[top].mean.value * 0.2,
@@ -92,4 +168,158 @@ SPEEDUP = Question(
     decide=decide_speedup,
     fixed=WORKERS,
 )
-QUESTIONS = (SPEEDUP,)
+
+
+# --- the delay, or the low rate that it forces
+
+
+def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> pd.DataFrame:
+    """What a delay costs each seed, in points: `rate`, `delay`, and `total`, their sum.
+
+    With r the best rate at the delay D, and r_0 that without delay,
+
+        rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
+
+    Where no seeds choose, the study has just these rates, and its own seeds tell which is which.
+    """
+    own = select(table, optimiser=optimiser)
+    rows, _ = reporting(own)
+    choosing = own if (own["role"] == TUNE).any() else rows.assign(role=TUNE)
+    chosen = choose(choosing, measure, "accuracy", settings=["delay"]).set_index("delay")["lr"]
+    best = by_seed(rows, measure, delay=0, lr=chosen[0])
+    low = by_seed(rows, measure, delay=0, lr=chosen[delay])
+    late = by_seed(rows, measure, delay=delay, lr=chosen[delay])
+    parts = pd.DataFrame({"rate": best - low, "delay": low - late, "total": best - late})
+    return 100 * parts.dropna()
+
+
+def decide_cause(table: pd.DataFrame) -> list[Answer]:
+    """By optimiser, the part of the rate in what the longest delay costs at the end."""
+    _, seen = reporting(table)
+    measures = table["measure"].unique()
+    last = max(measures, key=lambda measure: float(measure.rpartition("_")[2]))
+    longest = table["delay"].max()
+    smallest = table["batch"].min()
+    answers = []
+    for optimiser in ("momentum", "adam"):
+        parts = losses(select(table, batch=smallest), optimiser, longest, last)
+        rate, late = estimate(parts["rate"]), estimate(parts["delay"])
+        total = estimate(parts["total"])
+        mostly = "mostly the low rate" if rate.value > late.value else "mostly the delay"
+        beside = {f"the delay, of {total.value:.1f} points in all": late}
+        for measure in measures:
+            if measure != last and not measure.endswith("_0"):
+                epochs = measure.rpartition("_")[2]
+                early = losses(select(table, batch=smallest), optimiser, longest, measure)
+                beside[f"lost in all after {epochs} epochs"] = estimate(early["total"])
+        for batch in sorted(table["batch"].unique())[1:]:
+            larger = losses(select(table, batch=batch), optimiser, longest, last)
+            beside[f"the rate, batch {batch:g}"] = estimate(larger["rate"])
+            beside[f"the delay, batch {batch:g}"] = estimate(larger["delay"])
+        answers.append(
+            Answer(
+                asks="Is it the delay, or the low rate that it forces?",
+                says=f"{NAMES[optimiser]}: {mostly}",
+                number=rate,
+                unit=f"of {total.value:.1f} points are the rate's",
+                seen=seen,
+                wants=0.5,
+                beside=beside,
+            )
+        )
+    return answers
+
+
+CAUSE = Question(
+    name="delay-cause",
+    asks="Is accuracy lost to the delay, or to the low rate that it forces?",
+    topic="delay",
+    setting="LeNet-5, MNIST, constant delays, 30 epochs",
+    papers=("srinivasan2018",),
+    studies={"grid": Study("delay-cause", ("accuracy_by_epoch",))},
+    decide=decide_cause,
+    fixed=WORKERS,
+)
+
+
+# --- do adaptive methods widen the range of rates
+
+
+def width(accuracy: pd.Series, best: float) -> float:
+    """The decades of rates within five points of `best`, on a grid of equal steps of log rate.
+
+    NaN where a rate at an end of the grid is among them.
+    """
+    ordered = accuracy.droplevel([name for name in accuracy.index.names if name != "lr"])
+    works = (ordered >= best - 5 * POINT).sort_index()
+    if works.iloc[0] or works.iloc[-1]:
+        return np.nan
+    step = np.diff(np.log10(works.index.to_numpy(float))).min()
+    return float(works.sum() * step)
+
+
+def widths_of(accuracy: pd.Series) -> pd.Series:
+    """The decades within five points of the best without delay, by optimiser, delay and seed."""
+    found = {}
+    for (optimiser, seed), own in accuracy.groupby(["optimiser", "seed"]):
+        least = own.index.get_level_values("delay").min()
+        best = float(own.xs(least, level="delay").max())
+        for delay, rates in own.groupby("delay"):
+            found[optimiser, delay, seed] = width(rates, best)
+    index = pd.MultiIndex.from_tuples(found, names=["optimiser", "delay", "seed"])
+    return pd.Series(list(found.values()), index=index)
+
+
+def decide_range(table: pd.DataFrame) -> list[Answer]:
+    """Decades of working rates under Downpour, Adagrad's less SGD's; beside them those by delay."""
+    rows, seen = reporting(table)
+    # Downpour has no constant delay; `accuracies` has a level for it
+    downpour = accuracies(select(rows, study="downpour").assign(delay=0))
+    widths = widths_of(downpour).unstack("optimiser").droplevel("delay")
+    gain = estimate((widths["adagrad"] - widths["sgd"]).dropna())
+    delayed = widths_of(accuracies(select(rows, study="delays")))
+    beside = {}
+    for (optimiser, delay), own in delayed.groupby(["optimiser", "delay"]):
+        says = f"decades of {NAMES[str(optimiser)]}, delay {delay:g}"
+        beside[says] = estimate(own.dropna())
+    wider = "yes, under Downpour" if gain.value > 0 else "no"
+    return [
+        Answer(
+            asks="Do adaptive methods widen the range of working rates?",
+            says=wider,
+            number=gain,
+            unit="decades more for Adagrad than for SGD",
+            paper="Adagrad makes Downpour robust",
+            mark="notes",
+            at_least=0.0,
+            bar_of="paper",
+            seen=seen,
+            wants=0.2,
+            beside=beside,
+        )
+    ]
+
+
+RANGE = Question(
+    name="adaptive-range",
+    asks="Do adaptive methods widen the range of working rates?",
+    topic="delay",
+    setting="LeNet-5, MNIST; Downpour with 16 workers, 4 epochs, and constant delays, 30 epochs",
+    papers=("dean2012", "srinivasan2018"),
+    studies={
+        "downpour": Study("adaptive-range", ("accuracy",)),
+        "delays": Study("delay-rate", ("accuracy",)),
+    },
+    decide=decide_range,
+    drawing=Drawing(
+        "accuracy",
+        "lr",
+        "optimiser",
+        ylabel="test accuracy",
+        xlabel="learning rate",
+        log_x=True,
+        where={"study": "downpour"},
+    ),
+)
+
+QUESTIONS = (RATE, SPEEDUP, CAUSE, RANGE)

@@ -1,9 +1,17 @@
 """What decides the questions about constant delays, on made-up numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from laggard.experiments.questions.delay import decide_speedup
+from laggard.experiments.questions.delay import (
+    cliff,
+    decide_cause,
+    decide_range,
+    decide_rate,
+    decide_speedup,
+)
+from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import rows, spread, table
 
 
@@ -49,3 +57,81 @@ def test_a_target_that_seeds_miss_has_no_speed_up():
     assert answers[0].number.mean.value == pytest.approx(3.0, rel=1e-9)
     assert "with 33 not all seeds" in answers[0].says
     assert answers[0].beside["with 33 workers"].missing == 8
+
+
+def cliffs(fall: float, seeds: int, role: str = "report"):
+    """Accuracies on a grid of rates whose cliff falls as (2 D + 1)^fall, for both optimisers."""
+    rates = 10.0 ** np.arange(-6, 1, 0.25)
+    parts = []
+    for optimiser in ("momentum", "adam"):
+        for delay in (0, 8, 32, 128):
+            edge = 0.1 * (2 * delay + 1) ** fall
+            for rate in rates:
+                reached = 0.9 if rate <= edge * 1.001 else 0.1
+                each = spread(reached, 0.001, seeds)
+                parts.append(
+                    rows("accuracy", each, role, "rates", optimiser=optimiser, delay=delay, lr=rate)
+                )
+    return table(*parts)
+
+
+@pytest.mark.parametrize(
+    ("fall", "seeds", "role", "word"),
+    [
+        (-1.0, 8, "report", Word.AGREES),
+        (0.2, 8, "report", Word.DIFFERS),
+        (-1.0, 5, "report", Word.CANNOT_TELL),
+        (-1.0, 8, "seen", Word.NOT_DECIDED),
+    ],
+)
+def test_slope_of_the_cliff(fall, seeds, role, word):
+    for answer in decide_rate(cliffs(fall, seeds, role)):
+        # the grid has steps of a quarter decade
+        assert answer.number.mean.value == pytest.approx(fall, abs=0.15)
+        assert answer.judgement.word == word
+
+
+def test_cliff_at_the_end_of_the_grid_is_none():
+    inside = pd.Series([0.9, 0.9, 0.1], pd.Index([0.1, 0.2, 0.4], name="lr"))
+    assert cliff(inside) == 0.2
+    assert np.isnan(cliff(inside.iloc[:2]))
+
+
+def test_loss_is_split_into_rate_and_delay():
+    """0.99 without delay, 0.95 at the low rate, 0.93 with the delay at its best rate."""
+    parts = []
+    for role, seeds in (("tune", 3), ("report", 8)):
+        for optimiser in ("momentum", "adam"):
+            for delay, lr, reached in (
+                (0, 0.1, 0.99),
+                (0, 0.001, 0.95),
+                (256, 0.1, 0.1),
+                (256, 0.001, 0.93),
+            ):
+                for epochs in (10, 30):
+                    value = spread(reached - 0.1 * (epochs == 10), 1e-6, seeds)
+                    measure = f"accuracy_at_{epochs}"
+                    settings = dict(optimiser=optimiser, batch=32, delay=delay, lr=lr)
+                    parts.append(rows(measure, value, role, "grid", **settings))
+    for answer in decide_cause(table(*parts)):
+        assert answer.number.mean.value == pytest.approx(4.0, abs=1e-3)
+        assert answer.beside["the delay, of 6.0 points in all"].mean.value == pytest.approx(
+            2, abs=1e-3
+        )
+        assert "mostly the low rate" in answer.says
+        assert answer.judgement.word == Word.NONE
+
+
+@pytest.mark.parametrize(("adagrad", "word"), [(12, Word.AGREES), (4, Word.DIFFERS)])
+def test_width_of_working_rates(adagrad, word):
+    """SGD works at eight rates, a sixth of a decade apart; Adagrad at more, or at fewer."""
+    parts = []
+    for optimiser, working in (("sgd", 8), ("adagrad", adagrad)):
+        for number in range(20):
+            works = 2 <= number < 2 + working
+            value = spread(0.95 if works else 0.3, 1e-3, 8)
+            lr = 10 ** (number / 6)
+            parts.append(rows("accuracy", value, "report", "downpour", optimiser=optimiser, lr=lr))
+    answer = decide_range(table(*parts, cliffs(-1.0, 8).assign(study="delays")))[0]
+    assert answer.number.mean.value == pytest.approx((adagrad - 8) / 6, abs=1e-6)
+    assert answer.judgement.word == word
