@@ -85,9 +85,6 @@ RATE = Question(
     studies={"rates": Study("delay-rate", ("accuracy",))},
     decide=decide_rate,
     fixed=WORKERS,
-    drawing=Drawing(
-        "accuracy", "lr", "delay", "optimiser", "test accuracy", "learning rate", log_x=True
-    ),
 )
 
 
@@ -315,7 +312,7 @@ RANGE = Question(
         "accuracy",
         "lr",
         "optimiser",
-        ylabel="test accuracy",
+        ylabel="test accuracy (%)",
         xlabel="learning rate",
         log_x=True,
         where={"study": "downpour"},

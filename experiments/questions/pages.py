@@ -1,5 +1,6 @@
 """The pages of evidence: the first screen, and the generated block of each question's card."""
 
+import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.delay import RATE
+from laggard.experiments.questions.pictures import question_picture
 from laggard.experiments.questions.presentation import interval_text, number_text, word_text
 from laggard.experiments.questions.question import Answer, Question
 from laggard.experiments.questions.store import read_numbers
@@ -19,24 +22,31 @@ FIRST = "first.md.jinja"
 
 
 def write_pages(first: Path, folder: Path) -> list[Path]:
-    """Write the first page, and the numbers into the cards in `docs/questions` beside it.
+    """Write the first page, the figures, and the numbers into the cards in `docs/questions`.
 
     Args:
-        folder: where the tables of numbers are.
+        first: the first page; the cards lie beside it, in `docs/questions`.
+        folder: where the tables of numbers are, and the figures go.
     """
-    answers = {name: answers_of(question, folder) for name, question in QUESTIONS.items()}
-    written = [_write(first, _first_page(answers))]
+    answers = {}
+    written = []
     for name, question in QUESTIONS.items():
+        table = read_numbers(name, folder)
+        answers[name] = [] if table.empty else question.decide(table)
+        block = numbers_block(question, answers[name])
+        picture = folder / f"{name}.png"
+        if not table.empty and question_picture(question, table, picture) is not None:
+            written.append(picture)
+            block = f"![{question.asks}](../../{_seen_from(picture, first.parent)})\n\n{block}"
         card = first.parent / CARDS / f"{name}.md"
         text = card.read_text(encoding="utf-8")
-        written.append(_write(card, with_numbers(text, numbers_block(question, answers[name]))))
-    return written
+        written.append(_write(card, with_numbers(text, block)))
+    hero = _seen_from(folder / f"{RATE.name}.png", first.parent)
+    return [_write(first, _first_page(answers, hero)), *written]
 
 
-def answers_of(question: Question, folder: Path) -> list[Answer]:
-    """The answers that the stored numbers give; none where nothing has run."""
-    table = read_numbers(question.name, folder)
-    return [] if table.empty else question.decide(table)
+def _seen_from(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
 
 
 def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
@@ -91,14 +101,12 @@ def _bar_text(answer: Answer) -> str:
 _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 
-def _first_page(answers: dict[str, list[Answer]]) -> str:
-    rows = []
+def _first_page(answers: dict[str, list[Answer]], hero: str) -> str:
+    rows = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own[:1]]
     counts = dict.fromkeys(Word, 0)
-    for name, own in answers.items():
-        for number, answer in enumerate(own):
-            counts[answer.judgement.word] += bool(answer.paper)
-            if number == 0:
-                rows.append((QUESTIONS[name], answer))
+    for own in answers.values():
+        for answer in own:
+            counts[answer.judgement.word] += 1
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
@@ -106,6 +114,8 @@ def _first_page(answers: dict[str, list[Answer]]) -> str:
         rows=rows,
         missing=missing,
         counts=counts,
+        judged=sum(number for word, number in counts.items() if word is not Word.NONE),
+        hero=hero,
         Word=Word,
         cards=CARDS.as_posix(),
         number_text=number_text,

@@ -1,6 +1,5 @@
 """Waiting, averaging and accumulating: what a server, or workers, may leave out."""
 
-import numpy as np
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
@@ -129,7 +128,7 @@ WAITING = Question(
     },
     decide=decide_waiting,
     drawing=Drawing(
-        ACCURACY, "method", ylabel="test accuracy", xlabel="waits for", where={"study": "most"}
+        ACCURACY, "method", ylabel="test accuracy (%)", xlabel="waits for", where={"study": "most"}
     ),
 )
 
@@ -175,7 +174,7 @@ AVERAGES = Question(
     drawing=Drawing(
         ACCURACY,
         "steps",
-        ylabel="test accuracy",
+        ylabel="test accuracy (%)",
         xlabel="mini-batches between two averages",
         log_x=True,
     ),
@@ -247,7 +246,7 @@ def _at_lowest_rate(rows: pd.DataFrame) -> Estimate:
         by_seed(lowest, "loss", method="asynchronous"),
         by_seed(lowest, "loss", method="synchronous"),
     )
-    return estimate(np.asarray(stale - large))
+    return estimate(stale - large)
 
 
 ACCUMULATING = Question(

@@ -4,12 +4,12 @@ A word rests on the mean and on the median. It needs seeds that nobody had seen 
 rates and the statistic were fixed, and at least `LEAST_SEEDS` of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import beta, binom, fisher_exact
 
 from laggard.experiments.results.statistics import half_width
@@ -91,7 +91,7 @@ class Estimate:
         return self.mean
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: ArrayLike) -> Estimate:
     """The mean and the median of a number a seed.
 
     Args:
@@ -104,7 +104,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(_mean(kept), median(kept), len(array), lost, missing)
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
+def ratio(above: ArrayLike, below: ArrayLike) -> Estimate:
     """The mean of one number over the mean of another, and the median of their pairs' ratios.
 
     The mean of the ratios is another number: above 1 where both come from one distribution. The
@@ -115,7 +115,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
 
     Source: Efron (1979), Annals of Statistics 7.
     """
-    pairs = np.array([above, below], float)
+    pairs = np.stack([np.asarray(above, float), np.asarray(below, float)])
     lost = int(np.isnan(pairs).any(axis=0).sum())
     kept = pairs[:, ~np.isnan(pairs).any(axis=0)]
     missing = int(np.isinf(kept).any(axis=0).sum())
@@ -152,7 +152,7 @@ def exact(value: float) -> Estimate:
     return Estimate(Interval(value, value, value), None, 0)
 
 
-def median(values: Sequence[float]) -> Interval:
+def median(values: ArrayLike) -> Interval:
     """The median and its interval between two order statistics.
 
     The k-th least and the k-th greatest of n values enclose the median with a probability of

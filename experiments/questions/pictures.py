@@ -1,0 +1,263 @@
+"""The figures of the pages: accuracy over rate and delay, epochs and speed-up, and a question's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from laggard.experiments.figures.grids import draw_cells, draw_steps
+from laggard.experiments.figures.lines import label_text
+from laggard.experiments.figures.style import (
+    COUNT,
+    DASHES,
+    LIGHT,
+    MARKERS,
+    PALETTE,
+    PERCENT,
+    File,
+    legend,
+    name_ticks,
+    span,
+    styled_figure,
+)
+from laggard.experiments.questions.delay import (
+    NAMES,
+    POINT,
+    RATE,
+    SPEEDUP,
+    TARGET,
+    cliff,
+    epochs_at_best,
+    speed_up,
+    targets_of,
+)
+from laggard.experiments.questions.numbers import select
+from laggard.experiments.questions.question import Drawing, Question
+from laggard.experiments.questions.words import Estimate, estimate
+from laggard.experiments.theory.stability import critical
+
+LINE = "largest stable rate of a quadratic; its curvature is fitted to the cliffs at delays from 8"
+BEST = "best rate of the delay"
+USUAL = 10**-2.5
+MOMENTUM = 0.9
+LONG_NAME = 12  # characters of a tick's name, above which names are slanted
+
+
+def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
+    """Accuracy over learning rate and delay: the seeds that ran the whole grid, by optimiser.
+
+    Marked are the best rate of each delay and the rate 10^-2.5; a cell is grey where half of the
+    seeds diverged or ended at chance, which is taken as the least accuracy of all.
+    """
+    grid = _whole_grid(table)
+    chance = float(grid["value"].min())
+    optimisers = [name for name in NAMES if name in set(grid["optimiser"])]
+    colours = ScalarMappable(Normalize(0.0, 1.0), "viridis")
+    with styled_figure(8, 3.0, path) as figure:
+        panels = figure.subplots(1, len(optimisers), sharey=True, squeeze=False)[0]
+        for axes, optimiser in zip(panels, optimisers, strict=True):
+            own = select(grid, optimiser=optimiser)
+            values = own["value"].mask(own["lost"], chance)
+            cells = own.assign(value=values).pivot_table("value", "delay", "lr")
+            _draw_accuracy(axes, cells, chance, colours)
+            axes.set_title(NAMES[optimiser], fontsize="small")
+            axes.set_xlabel("learning rate")
+        panels[0].set_ylabel("delay D (updates)")
+        bar = figure.colorbar(colours, ax=list(panels), label="final test accuracy (%)", pad=0.02)
+        bar.formatter = PERCENT
+        note = (
+            "Cells: mean of the seeds, in %; grey: diverged, or at chance. White frame: the best "
+        )
+        note += f"rate of a delay; dashed: 10^-2.5. n = {span([grid['seed'].nunique()])} seeds"
+        legend(figure, panels, [note])
+    return figure
+
+
+def _whole_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the seeds that ran both optimisers, without those that ran parts of the grid."""
+    ran = table.groupby("seed")["optimiser"].nunique()
+    return table[table["seed"].isin(ran[ran == ran.max()].index)]
+
+
+def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: ScalarMappable) -> None:
+    """The cells of one optimiser `(delays, rates)`, their marks and the stability line."""
+    values = cells.to_numpy(float)
+    lost = values <= chance + 5 * POINT
+    names = np.array([[f"{100 * value:.1f}" for value in row] for row in values], object)
+    draw_cells(axes, np.where(lost, np.nan, values), np.zeros_like(lost), names, colours, 6.5)
+    for row, column in np.argwhere(lost):
+        axes.add_patch(Rectangle((column, row), 1, 1, facecolor=LIGHT, edgecolor="none"))
+    usual = int(np.argmin(abs(np.log(cells.columns.to_numpy(float)) - np.log(USUAL))))
+    for row, column in enumerate(values.argmax(axis=1)):
+        _frame(axes, column, row, "-", "white")
+        _frame(axes, usual, row, (0, (2, 2)), "black")
+    _draw_line(axes, cells)
+    rates = [label_text(rate) for rate in cells.columns]
+    delays = [label_text(delay) for delay in cells.index]
+    name_ticks(axes.xaxis, np.arange(len(rates)) + 0.5, rates, rotation=45)
+    name_ticks(axes.yaxis, np.arange(len(delays)) + 0.5, delays)
+
+
+def _frame(axes: Axes, column: int, row: int, dashes: Any, colour: str) -> None:
+    place = (column + 0.08, row + 0.08)
+    frame = Rectangle(place, 0.84, 0.84, fill=False, edgecolor=colour, linestyle=dashes)
+    axes.add_patch(frame)
+
+
+def _draw_line(axes: Axes, cells: pd.DataFrame) -> None:
+    """The stability limit of a quadratic with momentum, of the curvature that fits the cliffs."""
+    delays, rates = cells.index.to_numpy(), cells.columns.to_numpy(float)
+    limits = np.array([critical(int(delay), MOMENTUM, nesterov=False)[0] for delay in delays])
+    edges = np.array([cliff(cells.loc[delay].rename_axis("lr")) for delay in delays])
+    late = (delays >= 8) & np.isfinite(edges)
+    if not late.any():
+        return
+    fitted = limits * np.exp(np.mean(np.log(edges[late]) - np.log(limits[late])))
+    logs = np.log(rates)
+    before, after = 2 * logs[0] - logs[1], 2 * logs[-1] - logs[-2]
+    columns = [-0.5, *(np.arange(len(rates)) + 0.5), len(rates) + 0.5]
+    places = np.interp(np.log(fitted), [before, *logs, after], columns)
+    draw_steps(axes, places.clip(0, len(rates)), LINE)
+
+
+def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
+    """Epochs to each target against delay, and the speed-up of D + 1 workers, by optimiser."""
+    optimisers = [name for name in NAMES if name in set(table["optimiser"])]
+    with styled_figure(8, 4.6, path) as figure:
+        panels = figure.subplots(2, len(optimisers), sharex=True, sharey="row", squeeze=False)
+        for column, optimiser in enumerate(optimisers):
+            above, below = panels[:, column]
+            for number, target in enumerate(targets_of(table)):
+                _draw_target(above, below, table, optimiser, target, number)
+            above.set_title(NAMES[optimiser], fontsize="small")
+            below.set_xlabel("workers D + 1")
+            for axes in (above, below):
+                axes.set_xscale("log")
+                axes.set_yscale("log")
+                axes.xaxis.set_major_formatter(COUNT)
+                axes.yaxis.set_major_formatter(COUNT)
+            ends = below.get_xlim()
+            below.plot(ends, ends, color=LIGHT, zorder=1, label="as many times sooner as workers")
+            below.set_xlim(ends)
+        panels[0, 0].set_ylabel("epochs to the target")
+        panels[1, 0].set_ylabel("times sooner than one")
+        note = (
+            "Means with 95 % intervals, each target at its own best rate; a target that some seeds "
+        )
+        note += "missed within the budget is left out"
+        legend(figure, panels.flat, [note])
+    return figure
+
+
+def _draw_target(
+    above: Axes, below: Axes, table: pd.DataFrame, optimiser: str, target: float, number: int
+) -> None:
+    measure = f"{TARGET}{target:g}"
+    epochs = select(epochs_at_best(table, target), optimiser=optimiser)
+    delays = sorted(epochs["delay"].unique())
+    taken = [estimate(select(epochs, delay=delay)["value"]) for delay in delays]
+    sooner = [speed_up(epochs, optimiser, delay, measure) for delay in delays]
+    label = f"to {target:.0%}"
+    workers = np.array(delays, float) + 1
+    _draw_estimates(above, workers, taken, number, label)
+    _draw_estimates(below, workers, sooner, number, label)
+
+
+def question_picture(question: Question, table: pd.DataFrame, path: File = None) -> Figure | None:
+    """The figure of a question; None where it has none, or none of its numbers are there."""
+    if question.name == SPEEDUP.name:
+        return speedup_picture(table, path)
+    if question.name == RATE.name:
+        return rates_picture(table, path)
+    drawing = question.drawing
+    if drawing is None:
+        return None
+    rows = select(table, measure=drawing.measure, **drawing.where)
+    if rows.empty:
+        return None
+    rows = rows.assign(value=rows["value"].mask(rows["lost"]))
+    panels: Sequence[Any] = [None]
+    if drawing.panels:
+        panels = list(dict.fromkeys(rows[drawing.panels]))
+    with styled_figure(8, 3.4, path) as figure:
+        parts = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, panel in zip(parts, panels, strict=True):
+            own = rows if panel is None else select(rows, **{drawing.panels: panel})
+            _draw_panel(axes, own, drawing)
+            if panel is not None:
+                axes.set_title(NAMES.get(str(panel), label_text(panel)), fontsize="small")
+            axes.set_xlabel(drawing.xlabel or drawing.x)
+        parts[0].set_ylabel(drawing.ylabel or drawing.measure)
+        seeds = rows.groupby([drawing.x])["seed"].nunique()
+        lost = int(rows["lost"].sum())
+        note = f"Means with 95 % intervals, n = {span(seeds)} seeds"
+        if lost:
+            note += f"; {lost} of {len(rows)} runs were lost and are left out"
+        legend(figure, parts, [f"{question.asks} {question.setting}. {note}"])
+    return figure
+
+
+def _draw_panel(axes: Axes, rows: pd.DataFrame, drawing: Drawing) -> None:
+    lines: Sequence[Any] = [None]
+    if drawing.lines:
+        lines = list(dict.fromkeys(rows[drawing.lines]))
+    settings = list(dict.fromkeys(rows[drawing.x]))
+    named = not pd.api.types.is_numeric_dtype(rows[drawing.x])
+    if not named:
+        settings.sort()
+    for number, line in enumerate(lines):
+        own = rows if line is None else select(rows, **{drawing.lines: line})
+        present = [setting for setting in settings if (own[drawing.x] == setting).any()]
+        found = [estimate(own.loc[own[drawing.x] == setting, "value"]) for setting in present]
+        places = np.array([settings.index(of) if named else of for of in present], float)
+        label = None
+        if line is not None:
+            label = line if isinstance(line, str) else f"{drawing.lines} {label_text(line)}"
+        _draw_estimates(axes, places, found, number, label, joined=not named)
+    if named:
+        longest = max(len(str(setting)) for setting in settings)
+        slant = {"rotation": 30, "ha": "right"} if longest > LONG_NAME else {}
+        name_ticks(axes.xaxis, range(len(settings)), settings, **slant)
+        axes.set_xlim(-0.5, len(settings) - 0.5)
+    if drawing.log_x:
+        axes.set_xscale("log")
+    if drawing.log_y:
+        axes.set_yscale("log")
+    if drawing.measure.startswith("accuracy"):
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0.0), min(high, 1.005))
+        axes.yaxis.set_major_formatter(PERCENT)
+
+
+def _draw_estimates(
+    axes: Axes,
+    places: np.ndarray,
+    numbers: Sequence[Estimate],
+    line: int,
+    label: str | None,
+    joined: bool = True,
+) -> None:
+    """Means with their intervals; those without a mean are left out."""
+    means = np.array([number.mean.value for number in numbers], float)
+    lows = np.array([number.mean.low for number in numbers], float)
+    highs = np.array([number.mean.high for number in numbers], float)
+    known = np.isfinite(means)
+    ends = np.nan_to_num(np.array([means - lows, highs - means]))[:, known]  # one seed has none
+    axes.errorbar(
+        places[known],
+        means[known],
+        yerr=np.maximum(ends, 0),
+        color=PALETTE[line % len(PALETTE)],
+        linestyle=DASHES[line % len(DASHES)] if joined else "none",
+        marker=MARKERS[line % len(MARKERS)],
+        markersize=4,
+        capsize=2,
+        linewidth=1.4,
+        label=label,
+    )

@@ -1,0 +1,96 @@
+"""Studies of questions: runs that choose and report, numbers that are stored, overrides."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.load import load
+from laggard.experiments.questions import collecting
+from laggard.experiments.questions.catalogue import QUESTIONS, questions
+from laggard.experiments.questions.store import read_numbers, write_numbers
+from laggard.experiments.results.files import ResultError
+
+SPEEDUP = QUESTIONS["delay-speedup"]
+EMPTY = pd.DataFrame(columns=["study", "role", "run"])
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    return collecting.collect(SPEEDUP, EMPTY, "smoke", out=tmp_path_factory.mktemp("out"), jobs=1)
+
+
+def test_seeds_that_choose_do_not_report(numbers):
+    tune = numbers[numbers["role"] == "tune"]
+    report = numbers[numbers["role"] == "report"]
+    assert set(tune["seed"]) == {100, 101}
+    assert set(report["seed"]) == {103, 104}
+    # at each delay of each optimiser one rate reports, the sooner of the two on the other seeds
+    means = tune.groupby(["optimiser", "delay", "lr"])["value"].mean()
+    best = means.groupby(["optimiser", "delay"]).idxmin().map(lambda place: place[2])
+    rates = report.groupby(["optimiser", "delay"])["lr"].unique()
+    assert {key: [rate] for key, rate in best.items()} == {
+        key: list(of) for key, of in rates.items()
+    }
+
+
+def test_stored_numbers_are_not_simulated_again(numbers, tmp_path, monkeypatch):
+    write_numbers(numbers, "kept", tmp_path)
+    known = read_numbers("kept", tmp_path)
+
+    def fail(*args, **kwargs):
+        raise AssertionError("a stored run was simulated")
+
+    monkeypatch.setattr(collecting, "sweep", fail)
+    again = collecting.collect(SPEEDUP, known, "smoke", out=tmp_path)
+    pd.testing.assert_frame_equal(again, known)
+
+
+def test_table_is_read_as_it_was_written(numbers, tmp_path):
+    """Lost runs and targets that were missed too; the order of rows does not depend on theirs."""
+    numbers = numbers.copy()
+    numbers.loc[0, "value"] = np.inf
+    numbers.loc[1, ["value", "lost"]] = [np.nan, True]
+    first = write_numbers(numbers, "first", tmp_path).read_bytes()
+    second = write_numbers(numbers.sample(frac=1, random_state=1), "second", tmp_path).read_bytes()
+    assert first == second
+    back = read_numbers("first", tmp_path)
+    assert np.isinf(back["value"]).sum() == 1
+    assert back["lost"].sum() == 1
+    assert back["value"].isna().sum() == 1
+
+
+def test_file_that_is_no_table_is_one_line(tmp_path):
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ResultError, match=r"bad\.csv: expected a column study"):
+        read_numbers("bad", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("learning.lr=0.1", "is swept by delay-speedup"),
+        ("cluster.workers=4", "cannot matter in delay-speedup"),
+        ("task.modle=lenet5", "task.modle"),
+    ],
+)
+def test_override_that_changes_nothing_or_too_much_is_refused(override, problem):
+    with pytest.raises(ConfigError, match=problem):
+        collecting.study_config(SPEEDUP, "targets", "smoke", [override])
+
+
+def test_unknown_question_is_suggested():
+    with pytest.raises(ConfigError, match="delay-speedup"):
+        questions(["delay-spedup"])
+
+
+STUDIES = [
+    (question, study) for question in QUESTIONS.values() for study in question.studies.values()
+]
+
+
+@pytest.mark.parametrize("scale", [None, "smoke"])
+@pytest.mark.parametrize(("question", "study"), STUDIES, ids=lambda of: getattr(of, "name", ""))
+def test_studies_are_valid_at_each_scale(question, study, scale):
+    """Seeds that choose do not report: `load` refuses a study in which one does."""
+    assert load(f"example:studies/{study.config}", scale=scale)

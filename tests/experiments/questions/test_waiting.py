@@ -1,0 +1,81 @@
+"""What decides the questions about waiting and averaging, on made-up numbers."""
+
+import numpy as np
+import pytest
+
+from laggard.experiments.questions.waiting import (
+    decide_accumulating,
+    decide_averages,
+    decide_waiting,
+)
+from laggard.experiments.questions.words import Word
+from tests.experiments.questions.made_up import rows, spread, table
+
+
+def accuracies(key, settings, seeds, role, deviation, study):
+    """Accuracies of 0.98 less what a setting loses, and seconds a sample that halve."""
+    parts = []
+    for number, (setting, lost) in enumerate(settings.items()):
+        # shared seeds: what differs between settings scatters by `deviation`
+        noise = spread(0.0, deviation, seeds) if number else np.zeros(seeds)
+        parts.append(rows("accuracy", 0.98 - lost + noise, role, study, **{key: setting}))
+        pace = spread(0.5**number, 1e-6, seeds)
+        parts.append(rows("seconds_per_sample", pace, role, study, **{key: setting}))
+    return parts
+
+
+CASES = [
+    (0.0, 10, "report", 0.001, Word.AGREES),
+    (0.02, 10, "report", 0.001, Word.DIFFERS),
+    (0.0, 10, "report", 0.03, Word.CANNOT_TELL),
+    (0.0, 5, "report", 0.001, Word.CANNOT_TELL),
+    (0.0, 10, "seen", 0.001, Word.NOT_DECIDED),
+]
+
+
+@pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
+def test_points_lost_by_not_waiting_for_all(lost, seeds, role, deviation, word):
+    settings = {"all": 0.0, "95 %": lost, "90 %": lost, "90 %, tokens": lost}
+    parts = accuracies("method", settings, seeds, role, deviation, "most")
+    answer = decide_waiting(table(*parts))[0]
+    assert answer.number.mean.value == pytest.approx(100 * lost, abs=1e-6)
+    assert answer.beside["time a sample, 95 % over all"].mean.value == pytest.approx(0.5, rel=1e-4)
+    assert answer.judgement.word == word
+
+
+@pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
+def test_points_lost_by_averaging_seldom(lost, seeds, role, deviation, word):
+    parts = accuracies("steps", {1: 0.0, 16: lost}, seeds, role, deviation, "averages")
+    answer = decide_averages(table(*parts))[0]
+    assert answer.judgement.word == word
+
+
+@pytest.mark.parametrize(("none", "word"), [(3.0, Word.AGREES), (0.5, Word.DIFFERS)])
+def test_backups_are_compared_at_their_best_number(none, word):
+    """Two backups take 1 s at their best rate, eight 1.5 s; without they take `none`."""
+    parts = accuracies("method", {"all": 0.0, "95 %": 0.0, "90 %": 0, "90 %, tokens": 0}, 10,
+                       "report", 0.001, "most")  # fmt: skip
+    for role, seeds in (("tune", 4), ("report", 20)):
+        for backups, best in ((0, none), (2, 1.0), (8, 1.5)):
+            for lr, factor in ((0.1, 1.0), (0.2, 4.0)):
+                times = spread(best * factor, best / 10, seeds)
+                parts.append(rows("time_to_0.16", times, role, "backups", backups=backups, lr=lr))
+    answer = decide_waiting(table(*parts))[1]
+    assert answer.number.mean.value == pytest.approx(none, rel=1e-6)
+    assert answer.says == "on a quadratic 2"
+    assert answer.judgement.word == word
+
+
+def test_one_epoch_cannot_tell_whether_accumulating_restores():
+    """At 0.002, one worker's high rate, the accumulated loss is 1.5 times the synchronous one."""
+    parts = []
+    losses = {"one worker": 0.5, "synchronous": 1.0, "asynchronous": 2.0, "accumulated": 1.5}
+    for method, loss in losses.items():
+        for lr, factor in ((0.001, 1.02), (0.002, 1.0), (0.004, 3.0)):
+            each = spread(loss * factor, 0.001, 8)
+            parts.append(rows("loss", each, "report", "characters", method=method, lr=lr))
+    restored, harm = decide_accumulating(table(*parts))
+    assert restored.number.mean.value == pytest.approx(1.5, rel=1e-3)
+    assert restored.judgement.word == Word.CANNOT_TELL
+    assert harm.number.mean.value == pytest.approx(1.0, rel=1e-3)
+    assert harm.judgement.word == Word.AGREES
