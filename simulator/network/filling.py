@@ -1,4 +1,4 @@
-"""Compiled progressive filling: the rates of `max_min.fill`, over arrays.
+"""Progressive filling, which `nested` compiles: the rates of `max_min.fill`, over arrays.
 
 Every array of messages has a row a message, of which the first `count` are used; `routes`
 `(messages, hops)` holds the numbers of the links that a message crosses, and -1 after them.
@@ -7,7 +7,6 @@ Every array of messages has a row a message, of which the first `count` are used
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
@@ -19,7 +18,6 @@ end, all bytes.
 """
 
 
-@njit(cache=True)
 def advance(
     now: float, routes: Indices, table: Doubles, count: int, bandwidths: Doubles, rounding: float
 ) -> float:
@@ -41,7 +39,6 @@ def advance(
     return first
 
 
-@njit(cache=True)
 def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
     """The rows of the messages that end at `now` (s), up to `links.slack`, the last row first."""
     rows = np.empty(count, np.int64)
@@ -55,7 +52,6 @@ def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
     return rows[:number]
 
 
-@njit(cache=True)
 def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
     """The number of messages over each link, and these messages, link by link, from its start."""
     hops = routes.shape[1]
@@ -76,7 +72,6 @@ def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, 
     return waiting, starts, crossing
 
 
-@njit(cache=True)
 def may_limit(
     routes: Indices, count: int, bandwidths: Doubles, waiting: Indices
 ) -> NDArray[np.bool_]:
@@ -95,7 +90,6 @@ def may_limit(
     return limits
 
 
-@njit(cache=True)
 def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     """The max-min fair rates (bytes per second) of messages over links of these `bandwidths`.
 
@@ -142,7 +136,6 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     return rates
 
 
-@njit(cache=True)
 def sink(levels: Doubles, heap: Indices, index: int, size: int) -> None:
     """Move the entry at `index` of a heap of links down to its place: by level, then by link."""
     level, link = levels[index], heap[index]

@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
+from types import ModuleType
 
 import numpy as np
 
+from laggard.compiled_cache import compile_cached, decorate_functions
+from laggard.simulator.network import filling
 from laggard.simulator.network.fair import FairSharing, MaxMin
 from laggard.simulator.network.links import Link, Rated
 from laggard.simulator.network.max_min import FILL_ROUNDING
@@ -13,6 +17,35 @@ from laggard.simulator.timing.clock import Clock
 
 MIN_REACH = 32
 """The number of rates that a solution changes from which a `CompiledMaxMin` is faster."""
+FILLING_HEADER = """
+from numba import njit
+
+compiled = njit
+entry = njit(cache=CACHED)
+"""
+# the types of the arguments of the functions of `filling` that are called
+FILLING_ENTRIES = {
+    "advance": "(f8, i8[:, ::1], f8[:, ::1], i8, f8[::1], f8)",
+    "due": "(f8, f8, f8[:, ::1], i8)",
+}
+
+
+@cache
+def compile_filling() -> ModuleType:
+    """The module `filling`, compiled.
+
+    Raises:
+        ImportError: numba is not installed.
+    """
+    decorators = dict.fromkeys(FILLING_ENTRIES, "@entry")
+    lines = [FILLING_HEADER, *decorate_functions(filling, decorators)]
+    return compile_cached("\n".join(lines) + "\n", _compile_entries)
+
+
+def _compile_entries(module: ModuleType) -> ModuleType:
+    for name, arguments in FILLING_ENTRIES.items():
+        getattr(module, name).compile(arguments)
+    return module
 
 
 class NestedMaxMin(MaxMin):
@@ -43,15 +76,11 @@ class CompiledMaxMin(NestedMaxMin):
 
     Raises:
         ImportError: numba is not installed.
-        RuntimeError: numba cannot write its cache.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
-        # here, since few runs need it, and importing numba takes time
-        from laggard.simulator.network import filling
-
         super().__init__(env, star)
-        self._filling = filling
+        self._filling = compile_filling()  # here, since few runs need it, and numba takes time
         self._rows: dict[Rated, int] = {}
         self._messages: list[Rated] = []  # the message of each row
         self._numbers: dict[Link, int] = {}
@@ -167,7 +196,7 @@ class NestedFairSharing(FairSharing):
         self._may_compile = False
         try:
             compiled = CompiledMaxMin(self._env, self._star)
-        except (ImportError, RuntimeError):  # the general solution is slower, and as exact
+        except ImportError:  # the general solution is slower, and as exact
             return
         compiled.join(self._general.dissolve())
         self._general = compiled

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laggard import load, run, sweep
+from laggard import compiled_cache, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results import origins
@@ -28,7 +28,7 @@ def without_numba(monkeypatch):
         raise ImportError("no numba")
 
     def switch():
-        monkeypatch.setattr(compiler, "_source_path", fail)
+        monkeypatch.setattr(compiled_cache, "source_path", fail)
         compiler.compile_passes.cache_clear()
 
     yield switch

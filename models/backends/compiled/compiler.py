@@ -1,19 +1,14 @@
-"""The module that numba compiles for a network: its source, compilation and cache."""
+"""The module that numba compiles for a network: its source and its compilation."""
 
-import hashlib
-import inspect
 import os
-import platform
-import re
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from laggard.compiled_cache import compile_cached, decorate_functions
 from laggard.models.backends.compiled import kernels, passes
 from laggard.models.backends.compiled.convolution import (
     Convolution,
@@ -39,12 +34,12 @@ DECORATORS = {
 }
 
 
-def source(convolutions: Sequence[Convolution], cached: bool) -> str:
+def source(convolutions: Sequence[Convolution]) -> str:
     """The module for a network with these convolutions."""
     lines = [
-        HEADER.replace("CACHED", str(cached)),
-        *_python(kernels),
-        *_python(passes),
+        HEADER,
+        *decorate_functions(kernels, DECORATORS),
+        *decorate_functions(passes, DECORATORS),
         *products(),
     ]
     for number, convolution in enumerate(convolutions):
@@ -55,15 +50,6 @@ def source(convolutions: Sequence[Convolution], cached: bool) -> str:
     lines += dispatch("convolve", "w, bias, x, y, winners, image", len(convolutions))
     lines += dispatch("convolve_back", "w, x, gy, winners, gw, gx, sums, image", len(convolutions))
     return "\n".join(lines) + "\n"
-
-
-def _python(module: object) -> Iterator[str]:
-    """The functions and constants of a module, decorated; not its imports of its own package."""
-    text = re.sub(r"from laggard[^(]*\([^)]*\)", "", inspect.getsource(module))  # type: ignore[arg-type]
-    for line in text.splitlines():
-        if found := re.match(r"def (\w+)", line):
-            yield DECORATORS.get(found[1], "@compiled")
-        yield line
 
 
 def dispatch(name: str, arguments: str, count: int) -> Iterator[str]:
@@ -119,11 +105,6 @@ DIFFERENTIATE = (
     "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
 )
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
-# modification time of every source file: numba compiles again where it has changed
-MODIFIED = 1_000_000_000
-# seconds that a process waits for another that compiles the same source, which takes 10 to 30
-MAX_WAIT = 120
-CACHE_SEAL = ".sha256"
 
 
 class Passes(NamedTuple):
@@ -137,17 +118,11 @@ class Passes(NamedTuple):
 def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     """The passes of all networks with these convolutions; None, and one warning, where numba fails.
 
-    The source is a file in the user's cache folder, beside which numba stores what it compiled;
-    where the folder cannot be written, or a file there cannot be locked, everything stays in
-    memory.
+    What was compiled is kept in files (`compile_cached`).
     """
     try:
         _use_widest_vectors()
-        try:
-            return _compile_once(source(convolutions, cached=True))
-        # numba raises the latter where it cannot write beside the source
-        except (OSError, RuntimeError):
-            return _compile(_execute(source(convolutions, cached=False)))
+        return compile_cached(source(convolutions), _compile)
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]
         warnings.warn(
@@ -175,83 +150,6 @@ def _compile(module: ModuleType) -> Passes:
     module.differentiate.compile(DIFFERENTIATE)
     module.predict.compile(PREDICT)
     return Passes(module.differentiate, module.predict)
-
-
-def _compile_once(text: str) -> Passes:
-    """Compile a source, load what was compiled, or wait for another process that compiles it.
-
-    numba executes whatever its files hold. So a file beside them, the seal, has their hash, and
-    files without it are removed: they are damaged, or of a process that was killed.
-    """
-    from filelock import FileLock
-
-    path = _source_path(text)
-    if _is_sealed(path):
-        return _compile(_execute(text, path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock"), timeout=MAX_WAIT):
-        if not _is_sealed(path):  # else the process that held the lock has compiled it
-            for file in _cached_files(path):
-                file.unlink()
-            _write_whole(path, text)
-        passes = _compile(_execute(text, path))
-        _write_whole(path.with_suffix(CACHE_SEAL), _hash_of_cache(path))
-    return passes
-
-
-def _is_sealed(path: Path) -> bool:
-    seal = path.with_suffix(CACHE_SEAL)
-    return seal.is_file() and seal.read_bytes() == _hash_of_cache(path).encode()
-
-
-def _hash_of_cache(path: Path) -> str:
-    """SHA-256 of a source file and of what numba stored for it."""
-    digest = hashlib.sha256()
-    for file in [path, *_cached_files(path)]:
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _cached_files(path: Path) -> list[Path]:
-    return sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ic]"))
-
-
-def _execute(text: str, path: Path | None = None) -> ModuleType:
-    """The module of a source; numba keeps what it compiles beside `path`."""
-    name = "laggard_passes" if path is None else path.stem
-    module = ModuleType(name)
-    if path is not None:
-        sys.modules[name] = module  # numba finds the module of what it loads by this name
-    exec(compile(text, path or "<laggard>", "exec"), module.__dict__)
-    return module
-
-
-def _source_path(text: str) -> Path:
-    """The source file in the cache folder, named by a hash of it, of versions and of the CPU."""
-    import llvmlite
-    import numba
-    import platformdirs
-    from llvmlite import binding
-
-    parts = (
-        text,
-        platform.python_version(),
-        numba.__version__,
-        llvmlite.__version__,
-        numba.config.CPU_FEATURES,  # type: ignore[attr-defined]
-        binding.get_host_cpu_name(),
-        binding.get_host_cpu_features().flatten(),
-    )
-    name = "laggard_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
-    return Path(platformdirs.user_cache_dir("laggard")) / "compiled" / f"{name}.py"
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file under another name and then move it: other processes may read it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-        file.write(text)
-    os.utime(file.name, (MODIFIED, MODIFIED))
-    Path(file.name).replace(path)
 
 
 def _use_widest_vectors() -> None:

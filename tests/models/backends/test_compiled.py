@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 
+from laggard import compiled_cache
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, kernels, network
@@ -400,44 +401,6 @@ def test_processes_share_compiled_sources(tmp_path):
     assert answer(start(tmp_path)).split() == ["0", bits]
 
 
-def flip(content):
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-CACHE_DAMAGES = {
-    "cut short": lambda content: content[: len(content) // 2],
-    "flipped": flip,
-    "empty": lambda _: b"",
-}
-
-
-@pytest.mark.parametrize("suffix", [".nbc", ".nbi", ".py", ".sha256"])
-@pytest.mark.parametrize("damage", CACHE_DAMAGES)
-def test_damaged_cache_is_compiled_again(damage, suffix, tmp_path, monkeypatch):
-    stored = []
-
-    def compile_module(module):
-        """Store what numba would, unless it is there; count what was loaded."""
-        path = compiler._source_path("x = 1")
-        for name in (f"{path.stem}.predict-1.py311.nbi", f"{path.stem}.predict-1.py311.1.nbc"):
-            file = path.parent / "__pycache__" / name
-            file.parent.mkdir(exist_ok=True)
-            stored.append(file.is_file() and file.read_bytes() == b"as it was compiled")
-            file.write_bytes(b"as it was compiled")
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiler, "_compile", compile_module)
-    for _ in range(2):
-        compiler._compile_once("x = 1")
-    assert stored == [False, False, True, True]
-    (file,) = [file for file in tmp_path.rglob(f"*{suffix}") if file.is_file()]
-    file.write_bytes(CACHE_DAMAGES[damage](file.read_bytes()))
-    for _ in range(2):
-        compiler._compile_once("x = 1")
-    assert stored[4:] == [False, False, True, True]
-
-
 def test_compiling_needs_no_folder_for_cache(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
@@ -456,7 +419,7 @@ def test_failure_of_numba_warns_once_and_uses_autograd(monkeypatch):
     def fail(text):
         raise ImportError("no numba here\nand more")
 
-    monkeypatch.setattr(compiler, "_source_path", fail)
+    monkeypatch.setattr(compiled_cache, "source_path", fail)
     compiler.compile_passes.cache_clear()
     module, *arguments = problem("mlp", 5)
     with pytest.warns(UserWarning, match=r"ImportError: no numba here$"):

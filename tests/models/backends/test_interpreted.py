@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from laggard.compiled_cache import execute_source
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, network
 from laggard.models.backends.compiled.compiler import source
@@ -25,7 +26,7 @@ SAMPLES, CLASSES = 37, 3
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch):
     def passes(convolutions):
-        module = compiler._execute(source(convolutions, cached=False))
+        module = execute_source(source(convolutions))
         return compiler.Passes(module.differentiate, module.predict)
 
     monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
