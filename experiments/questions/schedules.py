@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from laggard.experiments.questions.numbers import by_seed, lost_of, paired, reporting, select
@@ -410,6 +411,70 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
     return answers
 
 
+# --- stable-rate
+
+TOLERANCE = 0.1
+"""How far from theory's limit a measured one may be; ours."""
+NETWORKS = {"smooth": "a network of tanh units", "kinks": "LeNet-5, which has kinks"}
+
+
+def decide_stable(table: pd.DataFrame) -> list[Answer]:
+    """The largest rate at which descent comes back to a minimum, over that of theory."""
+    answers = []
+    for study, name in NETWORKS.items():
+        rows, seen = rows_of(table, study)
+        if rows.empty:
+            continue
+        limits = stable_limits(select(rows, of="growth"))
+        plain = limits[0.0]
+        own = estimate(np.exp(np.log(plain).mean(axis=1, skipna=False)))
+        why = ""
+        if plain.isna().to_numpy().any():
+            why = "a limit lies beyond the rates tried"
+        beside = {
+            f"at a delay of {delay:g}, momentum {momentum:g}": estimate(limits[momentum][delay])
+            for momentum, delay in limits
+        }
+        slope = select(rows, of="slope").groupby("seed")["value"].max()
+        beside["slope of the loss that the search for minima left"] = estimate(slope)
+        step = float(np.diff(np.sort(rows["lr"].unique())).min())
+        answers.append(
+            Answer(
+                asks="Up to which rate is a minimum stable under delay?",
+                says=f"{name}: up to {own.mean.value:.2f} of it, by rates {step:.2g} apart",
+                number=own,
+                unit="of theory's limit",
+                paper="a minimum is stable under delay as its quadratic expansion is",
+                mark="derived",
+                at_least=1 - TOLERANCE,
+                at_most=1 + TOLERANCE,
+                bar_of="ours",
+                seen=seen,
+                first_said="differs",
+                why=why,
+                wants=0.02,
+                beside=beside,
+            )
+        )
+    return answers
+
+
+def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
+    """Halfway, on a log axis, from the largest rate that comes back to the next one, which leaves.
+
+    A row a seed, a column a momentum and delay; NaN where the rates do not have both.
+    """
+    limits = {}
+    for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):
+        by_rate = own.set_index("lr")["value"].sort_index()
+        back = by_rate.index[by_rate < 1]
+        beyond = by_rate.index[by_rate.index > back.max()] if len(back) else back
+        limits[momentum, delay, seed] = np.nan
+        if len(beyond):
+            limits[momentum, delay, seed] = np.sqrt(back.max() * beyond.min())
+    return pd.Series(limits).unstack([0, 1])
+
+
 WARM_UP = Question(
     name="warm-up",
     asks="Does a warm-up or a schedule help against delay?",
@@ -460,4 +525,17 @@ RAMP = Question(
     decide=decide_ramp,
     fixed=CONSTANT_DELAYS,
 )
-QUESTIONS = (WARM_UP, WHEN, BY_STALENESS, RAMP)
+STABLE = Question(
+    name="stable-rate",
+    asks="Up to which rate is a minimum stable under delay?",
+    topic="delay",
+    setting="128 images of MNIST, delayed descent from beside a minimum, two layers of 32 tanh units",
+    papers=("giladi2020",),
+    studies={
+        "smooth": Study("stable-rate", probe="leaving"),
+        "kinks": Study("stable-rate-kinks", probe="leaving"),
+    },
+    decide=decide_stable,
+    fixed=CONSTANT_DELAYS,
+)
+QUESTIONS = (WARM_UP, WHEN, BY_STALENESS, RAMP, STABLE)

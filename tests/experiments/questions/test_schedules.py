@@ -7,6 +7,7 @@ import pytest
 from laggard.experiments.questions.schedules import (
     decide_by_staleness,
     decide_ramp,
+    decide_stable,
     decide_warm_up,
     decide_when,
 )
@@ -252,3 +253,56 @@ def test_error_grows_with_staleness():
     assert answer.number.mean.value == pytest.approx(3)
     assert answer.beside["at 20"].mean.value == pytest.approx(1.5)
     assert answer.judgement.word is Word.NONE
+
+
+# --- stable-rate
+
+
+def growths(last, seeds=8, role="report", study="smooth", rates=(0.6, 0.8, 1.0, 1.2), **settings):
+    """The growth of seeds that come back up to the rate `last`, one a seed, and leave beyond."""
+    last = np.broadcast_to(last, seeds)
+    parts = [
+        rows(
+            "leaving",
+            np.where(lr <= last, 0.5, np.inf),
+            role,
+            study,
+            of="growth",
+            lr=lr,
+            **settings,
+        )
+        for lr in rates
+    ]
+    parts.append(rows("leaving", [1e-4] * seeds, role, study, of="slope", lr=0.6, **settings))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("last", "seeds", "role", "word"),
+    [
+        (0.95, 8, "report", AGREES),
+        (0.6, 8, "report", DIFFERS),
+        ([0.6, 0.95] * 4, 8, "report", OPEN),
+        (0.95, 5, "report", OPEN),
+        (0.95, 8, "seen", SEEN),
+        (1.2, 8, "report", OPEN),
+    ],
+)
+def test_minimum_is_stable_up_to_theory(last, seeds, role, word):
+    """Halfway from the last rate that comes back to the next; a grid that ends there has none."""
+    rates = (0.6, 0.95, 1.05, 1.2)
+    parts = growths(last, seeds, role, rates=rates, momentum=0.0, delay=2)
+    (answer,) = decide_stable(table(*parts))
+    assert answer.judgement.word is word
+    if last == 0.6:
+        assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5)
+
+
+def test_networks_have_an_answer_each():
+    smooth = growths(1.0, momentum=0.0, delay=2) + growths(0.8, momentum=0.9, delay=2)
+    kinks = growths(0.6, study="kinks", momentum=0.0, delay=2)
+    answers = decide_stable(table(*smooth, *kinks))
+    assert [answer.number.mean.value for answer in answers] == pytest.approx(
+        [1.2**0.5, (0.6 * 0.8) ** 0.5]
+    )
+    assert answers[0].beside["at a delay of 2, momentum 0.9"].mean.value == pytest.approx(0.8**0.5)
