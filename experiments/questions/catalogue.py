@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from itertools import chain
 
 from laggard.experiments.config.errors import ConfigError, suggest
-from laggard.experiments.questions import delay, schedules, waiting
+from laggard.experiments.questions import delay, gossip, schedules, waiting
 from laggard.experiments.questions.question import Question
 
-QUESTIONS = {
-    question.name: question
-    for question in chain(delay.QUESTIONS, schedules.QUESTIONS, waiting.QUESTIONS)
-}
+FAMILIES = (
+    delay.QUESTIONS,
+    schedules.QUESTIONS,
+    gossip.QUESTIONS,
+    waiting.QUESTIONS,
+)
+QUESTIONS = {question.name: question for question in chain(*FAMILIES)}
 
 
 def questions(names: Sequence[str] = ()) -> list[Question]:

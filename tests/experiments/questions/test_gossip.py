@@ -1,0 +1,158 @@
+"""What decides the questions about gossip, slow nodes and full cards, on made-up numbers."""
+
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from laggard.experiments.questions.gossip import (
+    decide_accuracy,
+    decide_full_card,
+    decide_late,
+    decide_slow_node,
+)
+from laggard.experiments.questions.words import Word
+from tests.experiments.questions.made_up import rows, spread, table
+
+CASES = [
+    (True, 10, 1.0, "report", Word.AGREES),
+    (False, 10, 1.0, "report", Word.DIFFERS),
+    (True, 5, 1.0, "report", Word.CANNOT_TELL),
+    (True, 10, 100.0, "report", Word.CANNOT_TELL),
+    (True, 10, 1.0, "seen", Word.NOT_DECIDED),
+]
+"""Whether the paper is right; how many seeds; how many times they vary more; their role; the
+word.
+"""
+
+
+def seeds_of(measure, mean, deviation, count, role, study, **settings):
+    """Seeds whose order is another one for each setting, so that pairs vary as much as they do."""
+    values = spread(mean, deviation, count)
+    order = np.random.default_rng(crc32(repr(settings).encode())).permutation(count)
+    return rows(measure, values[order], role, study, **settings)
+
+
+def late(right, seeds, wide, role, lost=0):
+    """Late messages cost 0.1 points, or 2."""
+    parts = []
+    for tau in (0, 1, 2):
+        mean = 0.98 - (0.001 if right else 0.02) * (tau > 0)
+        own = seeds_of("accuracy", mean, 2e-4 * wide, seeds, role, "late", tau=tau)
+        if tau:
+            own.loc[: lost - 1, ["value", "lost"]] = np.nan, True
+        parts.append(own)
+        pace = spread(1.0 / (tau + 1), 1e-6, seeds)
+        parts.append(rows("seconds_per_sample", pace, role, "late", tau=tau))
+        parts.append(rows("time_to_0.9", pace, role, "late", tau=tau))
+    return table(*parts)
+
+
+@pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
+def test_late_messages(right, seeds, wide, role, word):
+    one, two = decide_late(late(right, seeds, wide, role))
+    assert one.judgement.word == two.judgement.word == word
+    assert one.number.mean.value == pytest.approx(0.1 if right else 2.0, rel=1e-6)
+    assert one.beside["time to the target, 2 late over waiting"].value == pytest.approx(1 / 3)
+    assert "in 0.50 of the time" in one.says
+
+
+def test_late_messages_that_lose_more_runs_cannot_be_told():
+    one, _ = decide_late(late(True, 20, 1.0, "report", lost=7))
+    assert one.number.lost == 7
+    assert str(one.judgement) == "cannot tell here: more runs are lost"
+
+
+def test_a_best_rate_at_an_end_of_its_grid_has_no_word():
+    tuned = [
+        rows("accuracy", spread(0.9 + lr / 100, 1e-3, 5), "tune", "late", tau=tau, lr=lr)
+        for tau in (0, 1)
+        for lr in (1, 2, 3)
+    ]
+    one, _ = decide_late(table(late(True, 10, 1.0, "report"), *tuned))
+    assert str(one.judgement) == "cannot tell here: a best rate lies at an end of its grid"
+
+
+@pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
+def test_accuracy_of_gossip(right, seeds, wide, role, word):
+    """All-reduce is 0.2 points better with 16 nodes and 1 with 64; or 2 with both, 3 with pairs."""
+    parts = []
+    ahead = {16: 0.002, 64: 0.01} if right else {16: 0.02, 64: 0.02}
+    for nodes, more in ahead.items():
+        for method, mean in (("all_reduce", 0.95), ("sgp", 0.95 - more)):
+            own = dict(method=method, nodes=nodes)
+            parts.append(seeds_of("accuracy", mean, 5e-4 * wide, seeds, role, "step", **own))
+    for method, mean in (("all_reduce", 0.95), ("adpsgd", 0.949 if right else 0.92)):
+        own = dict(method=method)
+        parts.append(seeds_of("accuracy", mean, 5e-4 * wide, seeds, role, "pairs", **own))
+    answers = decide_accuracy(table(*parts))
+    assert [answer.judgement.word for answer in answers] == [word] * 3
+    values = [answer.number.mean.value for answer in answers]
+    assert values == pytest.approx([0.2, 0.8, 0.1] if right else [2.0, 0.0, 3.0], abs=1e-6)
+    assert "points worse" in answers[0].says
+
+
+@pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
+def test_slow_node(right, seeds, wide, role, word):
+    """All-reduce takes 4 times AD-PSGD's time at 10 times, or twice; AD-PSGD slows not, or by 2."""
+    means = {("adpsgd", 1): 5, ("adpsgd", 10): 5, ("adpsgd", 100): 5 if right else 10,
+             ("overlapped", 1): 5, ("overlapped", 10): 20 if right else 10}  # fmt: skip
+    parts = []
+    for (method, slowness), mean in means.items():
+        own = dict(method=method, slowness=slowness)
+        deviation = 0.02 * min(wide, 20.0) * mean
+        parts.append(seeds_of("time_to_0.9", mean, deviation, seeds, role, "trained", **own))
+    for method in ("adpsgd", "all_reduce", "overlapped", "adpsgd_overlap"):
+        for slowness in (1, 100):
+            own = dict(method=method, slowness=slowness)
+            parts.append(rows("seconds_per_sample", [slowness] * seeds, role, "clock", **own))
+    main, bears = decide_slow_node(table(*parts))
+    assert main.judgement.word == bears.judgement.word == word
+    assert main.number.mean.value == pytest.approx(4 if right else 2, rel=1e-6)
+    assert main.beside["the same without a slow node"].value == pytest.approx(1)
+    assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
+
+
+def test_a_target_that_seeds_miss_has_no_mean():
+    parts = []
+    for method, slowness in (("adpsgd", 1), ("adpsgd", 10), ("adpsgd", 100),
+                             ("overlapped", 1), ("overlapped", 10)):  # fmt: skip
+        values = spread(5.0, 0.1, 10)
+        if slowness == 100:
+            values[:6] = np.inf
+        own = dict(method=method, slowness=slowness)
+        parts.append(rows("time_to_0.9", values, "report", "trained", **own))
+    for method in ("adpsgd", "all_reduce", "overlapped", "adpsgd_overlap"):
+        parts.append(
+            rows("seconds_per_sample", [1.0] * 10, "report", "clock", method=method, slowness=1)
+        )
+    bears = decide_slow_node(table(*parts))[1]
+    assert bears.number.missing == 6
+    assert bears.judgement.word == Word.CANNOT_TELL
+
+
+@pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
+def test_full_card(right, seeds, wide, role, word):
+    """A full card takes 3 times as long, or a tenth longer; the server is full with 32 workers, or
+    never.
+    """
+    parts = []
+    deviation = 0.02 * min(wide, 30.0)
+    for network, mean in (("free", 1.0), ("congested", 3.0 if right else 1.1)):
+        own = dict(network=network)
+        values = seeds_of("time_to_0.9", mean, deviation * mean, seeds, role, "card", **own)
+        parts.append(values)
+    for method in ("async_ps", "adpsgd"):
+        for workers in (4, 64):
+            served = min(workers, 32) if right and method == "async_ps" else workers
+            own = dict(method=method, workers=workers)
+            pace = seeds_of(
+                "seconds_per_sample", 1 / served, deviation / served, seeds, role, "clock", **own
+            )
+            parts.append(pace)
+    cost, full = decide_full_card(table(*parts))
+    assert cost.judgement.word == full.judgement.word == word
+    assert cost.number.mean.value == pytest.approx(3.0 if right else 1.1, rel=1e-6)
+    assert full.beside["workers whose gradients the card carries"].value == pytest.approx(
+        32 if right else 64, rel=1e-6
+    )
