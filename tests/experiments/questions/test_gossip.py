@@ -10,6 +10,7 @@ from laggard.experiments.questions.gossip import (
     decide_full_card,
     decide_late,
     decide_slow_node,
+    decide_time,
 )
 from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import rows, spread, table
@@ -155,4 +156,29 @@ def test_full_card(right, seeds, wide, role, word):
     assert cost.number.mean.value == pytest.approx(3.0 if right else 1.1, rel=1e-6)
     assert full.beside["workers whose gradients the card carries"].value == pytest.approx(
         32 if right else 64, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
+def test_time_on_a_slow_network(right, seeds, wide, role, word):
+    """An iteration takes as long by a ring, and 3 times by a tree; SGP needs half of the epochs, or
+    twice as many.
+    """
+    parts = []
+    for method, workers, mean in (("all_reduce", 32, 4.0), ("SGP", 32, 2.0 if right else 8.0),
+                                  ("SGP", 4, 2.0)):  # fmt: skip
+        own = dict(method=method, workers=workers)
+        deviation = mean * 0.02 * min(wide, 40.0)
+        parts.append(seeds_of("epochs_to_0.9", mean, deviation, seeds, role, "trained", **own))
+    for method, each in (("SGP", 1.0), ("overlapped", 1.0), ("ring", 2.0), ("tree", 3.0)):
+        for workers in (4, 32):
+            for link in ("10 Gb/s", "1 Gb/s"):
+                own = dict(method=method, workers=workers, link=link)
+                parts.append(rows("seconds_per_update", [each], role, "clock", **own))
+    ring, tree = decide_time(table(*parts))
+    assert ring.judgement.word == word
+    assert ring.number.mean.value == pytest.approx(2.0 if right else 0.5, rel=1e-6)
+    assert tree.number.mean.value == pytest.approx(3 * ring.number.mean.value, rel=1e-6)
+    assert ring.beside["SGP with 4 nodes over SGP with 32"].value == pytest.approx(
+        8 if right else 2, rel=1e-6
     )
