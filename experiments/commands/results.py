@@ -4,11 +4,13 @@ import inspect
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laggard.experiments.commands import DONE, Command
+from laggard.units import EXPECTED_FORMS, read_quantity
 
 if TYPE_CHECKING:
     from laggard.experiments.results.result import Result
@@ -211,10 +213,23 @@ def _join(paths: Sequence[str]) -> "Results":
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
     """The runs and members that meet all conditions `key=value`."""
     for condition, (key, value) in zip(conditions, _conditions(conditions), strict=True):
-        results = results.where(**{key: value})
+        results = results.where(**{key: _readings(value)})
         if not len(results):
             raise ValueError(f"{condition}: no run has that value")
     return results
+
+
+def _readings(value: Any) -> list[Any]:
+    """The values that a condition names; text with a unit is the number in laggard's unit too."""
+    values = value
+    if not isinstance(value, list):
+        values = [value]
+    readings = list(values)
+    for text in filter(lambda item: isinstance(item, str), values):
+        for quantity in EXPECTED_FORMS:
+            with suppress(ValueError):
+                readings.append(read_quantity(text, quantity))
+    return readings
 
 
 def _conditions(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:

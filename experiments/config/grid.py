@@ -240,7 +240,25 @@ def _run(
     labels: dict[str, Any] = {}
     for option in outer:
         labels |= option.labels
+        for key, value in option.settings.items():
+            if isinstance(value, str) and key in option.labels:
+                labels[key] = _number_at(run, key, default=labels[key])
     return RunSpec(run, printable_labels(labels))
+
+
+def _number_at(config: Config, key: str, default: Any) -> Any:
+    """The number that a config has at a dotted key, in laggard's own unit where the sweep has text
+    with a unit, so that tables and figures order values; `default` where it has no number.
+    """
+    value: Any = config
+    for name in key.split("."):
+        if isinstance(value, list):
+            value = value[int(name)]
+        else:
+            value = getattr(value, name, None)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return default
 
 
 def printable_labels(labels: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import pytest
 from matplotlib.text import Text
 
 from laggard import ConfigError, load, load_results, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config.grid import runs
 from laggard.experiments.figures import ENTRIES, save
 from laggard.experiments.results.formats import format_table
 from laggard.experiments.results.measures import summary
@@ -100,3 +102,41 @@ def test_figures_show_dollar_signs(results, function, tmp_path):
     save(figure, tmp_path / "figure.png")
     shown = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\\$", "$")
     assert "$x_$" in shown or "x_" not in shown
+
+
+@pytest.mark.parametrize(
+    ("axes", "labels"),
+    [
+        ("{cluster.compute.mean: [10 ms, 0.5 s, 20]}", [0.01, 0.5, 20]),
+        ("{cluster.network.bandwidth: [1 Gbit/s, 2 GB/s]}", [1.25e8, 2e9]),
+        ("{cluster.network.message_bytes: [25 MB, 1 KiB]}", [2.5e7, 1024]),
+        ("{zip: {cluster.network.latency: [1 ms, 2 us], seed: [3, 4]}}", [0.001, 2e-6]),
+        ("{cluster.network.latency: [1 ms, {law: constant, mean: 2 ms}]}",
+         [0.001, "{law: constant, mean: 2 ms}"]),
+        ("{cluster.slowdowns.0.at: [10 ms, 2 min]}", [0.01, 120]),
+        ("{algorithm: [sync_ps, async_ps]}", ["sync_ps", "async_ps"]),
+        ("{pace: {10 ms: {stop.time: 10 ms}, 1 s: {stop.time: 1 s}}}", ["10 ms", "1 s"]),
+    ],
+)  # fmt: skip
+def test_label_of_text_with_a_unit_is_its_number(axes, labels, toy):
+    """Runs are those of the numbers; names stay text."""
+    slow = "cluster.slowdowns=[{kind: crash, worker: 0, at: 1.0}]"
+    config = load(toy(f"sweep: {axes}"), slow, "cluster.network.topology=star")
+    assert [next(iter(spec.labels.values())) for spec in runs(config)] == labels
+
+
+def test_runs_of_text_with_a_unit_are_chosen_by_either(toy, tmp_path, capsys):
+    of_texts, of_numbers = (
+        [spec.id for spec in runs(load(toy(f"sweep: {{cluster.compute.mean: {values}}}")))]
+        for values in ("[10 ms, 20 ms]", "[0.01, 0.02]")
+    )
+    assert of_texts == of_numbers
+    sweep(load(toy("sweep: {cluster.compute.mean: [10 ms, 20 ms]}")), tmp_path / "out")
+    folder = tmp_path / "out" / "toy"
+    assert load_results(folder).metrics["cluster.compute.mean"].dtype == float
+    tables = []
+    for value in ("10 ms", "0.01", "[10 ms, 3 s]"):
+        assert main(["table", str(folder), "--where", f"cluster.compute.mean={value}"]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1] == tables[2]
+    assert "0.02" not in tables[0]
