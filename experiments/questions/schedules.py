@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from laggard.experiments.questions.delay import cliff
 from laggard.experiments.questions.numbers import by_seed, lost_of, paired, reporting, select
 from laggard.experiments.questions.question import Answer, Question, Study
 from laggard.experiments.questions.words import Estimate, estimate, ratio, share
@@ -52,6 +53,115 @@ def curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
     return own.pivot(index="seed", columns="epoch", values="value").sort_index(axis=1)
 
 
+# --- delay-batch
+
+
+BORNE = 8
+"""The delay that decides: with one of 32 as many updates teach a batch of 32 little."""
+
+
+def decide_batch(table: pd.DataFrame) -> list[Answer]:
+    """How the largest rate that trains falls with the batch under delay, at equal updates; and at
+    equal epochs, where larger batches make fewer updates.
+    """
+    answers = []
+    for studies, budget in ((["updates", "longer"], "updates"), (["epochs"], "epochs")):
+        rows, seen = reporting(select(table, study=studies))
+        if rows.empty:
+            continue
+        slopes = batch_slopes(rows)
+        number = estimate(slopes[BORNE].dropna())
+        why = ""
+        if budget == "epochs":
+            why = "larger batches make fewer updates"
+        elif slopes[BORNE].isna().any():
+            why = "a cliff lies beyond the rates tried"
+        beside = {
+            f"at a delay of {other:g}": estimate(slopes[other].dropna())
+            for other in slopes
+            if other != BORNE and slopes[other].notna().any()
+        }
+        goes = "no largest rate was found among those tried"
+        if number.seeds:
+            goes = f"the largest rate that trains goes as batch^{number.mean.value:.2f}"
+        answers.append(
+            Answer(
+                asks="Is it large batches with large rates that delay hurts?",
+                says=f"at equal {budget} and a delay of {BORNE}, {goes}",
+                number=number,
+                unit="of log rate against log batch",
+                paper="delay hurts where batches and rates are large",
+                mark="notes",
+                at_most=-0.1,
+                bar_of="ours",
+                seen=seen,
+                first_said="cannot tell here",
+                why=why,
+                wants=0.1,
+                beside=beside,
+            )
+        )
+    return answers + _decide_shares(table)
+
+
+def batch_slopes(rows: pd.DataFrame) -> pd.DataFrame:
+    """The slope of log cliff against log batch: a row a seed, a column a delay; NaN where a cliff
+    may lie beyond the rates tried.
+    """
+    places = ["delay", "seed", "batch", "lr"]
+    accuracy = rows["value"].mask(rows["lost"], 0.0)
+    accuracy = accuracy.set_axis(pd.MultiIndex.from_frame(rows[places]))
+    edges = np.log10(accuracy.groupby(["delay", "seed", "batch"]).agg(cliff))
+    return edges.groupby(["delay", "seed"]).agg(_slope_over_batches).unstack("delay")
+
+
+def _slope_over_batches(edges: pd.Series) -> float:
+    if len(edges) < 2 or edges.isna().any():
+        return np.nan
+    batches = edges.index.get_level_values("batch").to_numpy(float)
+    return round(float(np.polyfit(np.log10(batches), edges.to_numpy(), 1)[0]), 6)
+
+
+def _decide_shares(table: pd.DataFrame) -> list[Answer]:
+    """What a delay takes at the largest batch of the accuracy above the least of all, at two rates
+    and equal epochs.
+    """
+    rows, seen = rows_of(table, "shares")
+    if rows.empty:
+        return []
+    chance = rows["value"].min()
+    small, large = rows["batch"].min(), rows["batch"].max()
+    low, high = rows["lr"].min(), rows["lr"].max()
+    taken = {}
+    for batch in (small, large):
+        for lr in (low, high):
+            own = {"batch": batch, "lr": lr}
+            fresh, stale = paired(
+                by_seed(rows, "accuracy", delay=0, **own),
+                by_seed(rows, "accuracy", delay=BORNE, **own),
+            )
+            taken[batch, lr] = (fresh - stale) / (fresh - chance)
+    difference = estimate(taken[large, high] - taken[large, low])
+    return [
+        Answer(
+            asks="At equal epochs, does the larger rate lose more?",
+            says=(
+                f"of what a batch of {large:g} learns, a delay of {BORNE} takes "
+                f"{taken[large, high].mean():.0%} at the larger rate, "
+                f"{taken[large, low].mean():.0%} at the smaller"
+            ),
+            number=difference,
+            unit="of the accuracy more at the larger rate",
+            seen=seen,
+            wants=0.05,
+            beside={
+                f"taken at a batch of {batch:g}, rate {lr:g}": estimate(share)
+                for (batch, lr), share in taken.items()
+            },
+        )
+    ]
+
+
 # --- warm-up
 
 
@@ -78,7 +188,10 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
     answers = [
         Answer(
             asks="Does a warm-up of the learning rate help against delay?",
-            says=f"while it lasts; {kept} of {len(runs)} runs keep at the full rate what it gave",
+            says=(
+                f"{while_it_lasts.mean.value:+.0f} points while it lasts; "
+                f"{kept} of {len(runs)} runs keep them at the full rate"
+            ),
             number=while_it_lasts,
             unit="points until the warm-up ends",
             paper="a warm-up helps at first",
@@ -218,7 +331,10 @@ def _decide_variation(table: pd.DataFrame) -> list[Answer]:
     return [
         Answer(
             asks="When do gradients vary most?",
-            says=f"in the first epoch, {early['variance'].mean.value:.2f} times the next most",
+            says=(
+                f"in the first epoch {early['variance'].mean.value:.2f} times as much as in the "
+                "most varied later one"
+            ),
             number=early["variance"],
             unit="times the largest later variance",
             paper="gradients vary most near the start",
@@ -475,6 +591,19 @@ def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
     return pd.Series(limits).unstack([0, 1])
 
 
+BATCH = Question(
+    name="delay-batch",
+    asks="Is it large batches with large rates that delay hurts?",
+    topic="delay",
+    setting="LeNet-5, MNIST, momentum 0.9, batches of 32 and 256, equally many updates",
+    papers=("srinivasan2018",),
+    studies={
+        "updates": Study("delay-batch", ("accuracy",)),
+        "longer": Study("delay-batch-longer", ("accuracy",)),
+    },
+    decide=decide_batch,
+    fixed=CONSTANT_DELAYS,
+)
 WARM_UP = Question(
     name="warm-up",
     asks="Does a warm-up or a schedule help against delay?",
@@ -538,4 +667,4 @@ STABLE = Question(
     decide=decide_stable,
     fixed=CONSTANT_DELAYS,
 )
-QUESTIONS = (WARM_UP, WHEN, BY_STALENESS, RAMP, STABLE)
+QUESTIONS = (BATCH, WARM_UP, WHEN, BY_STALENESS, RAMP, STABLE)

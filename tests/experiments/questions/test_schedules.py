@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from laggard.experiments.questions.schedules import (
+    batch_slopes,
+    decide_batch,
     decide_by_staleness,
     decide_ramp,
     decide_stable,
@@ -29,6 +31,66 @@ CASES = pytest.mark.parametrize(
 
 def words(answers):
     return [answer.judgement.word for answer in answers]
+
+
+# --- delay-batch
+
+RATES = (0.01, 0.1, 1.0, 10.0)
+
+
+def batches(cliffs, delay=8, seeds=8, role="report", study="updates"):
+    """Runs of two batches, a decade apart, that train up to the rate `cliffs` of each."""
+    parts = []
+    for batch, edge in zip((10, 100), cliffs, strict=True):
+        edges = np.broadcast_to(edge, seeds)
+        for lr in RATES:
+            own = np.where(lr <= edges, 0.9, 0.1)
+            parts.append(rows("accuracy", own, role, study, delay=delay, batch=batch, lr=lr))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("cliffs", "seeds", "role", "word"),
+    [
+        ((1.0, 0.1), 8, "report", AGREES),
+        ((0.1, 0.1), 8, "report", DIFFERS),
+        ((1.0, [0.1, 1.0] * 4), 8, "report", OPEN),
+        ((1.0, 0.1), 5, "report", OPEN),
+        ((1.0, 0.1), 8, "seen", SEEN),
+    ],
+)
+def test_cliff_falls_as_the_batch_grows(cliffs, seeds, role, word):
+    """The slope of log cliff against log batch at a delay of 8."""
+    (answer,) = decide_batch(
+        table(*batches(cliffs, 8, seeds, role), *batches((1.0, 1.0), 0, role=role))
+    )
+    assert answer.judgement.word is word
+    expected = np.mean(np.log10(np.broadcast_to(cliffs[1], seeds) / cliffs[0]))
+    assert answer.number.mean.value == pytest.approx(expected, abs=1e-6)
+
+
+def test_cliff_beyond_the_rates_leaves_the_word_open():
+    parts = batches((10.0, 0.1))
+    assert batch_slopes(table(*parts))[8].isna().all()
+    (answer,) = decide_batch(table(*parts))
+    assert answer.judgement == (OPEN, "a cliff lies beyond the rates tried")
+
+
+def test_equal_epochs_carry_no_word():
+    """Larger batches make fewer updates; the share taken is of the accuracy above the least."""
+    parts = batches((1.0, 0.1), study="epochs")
+    for delay, accuracy in ((0, 0.9), (8, 0.5)):
+        for batch in (10, 100):
+            for lr in (0.1, 1.0):
+                own = [accuracy if batch == 100 else 0.9] * 8
+                parts.append(
+                    rows("accuracy", own, "seen", "shares", delay=delay, batch=batch, lr=lr)
+                )
+    parts.append(rows("accuracy", [0.1] * 8, "seen", "shares", delay=32, batch=10, lr=1.0))
+    epochs, shares = decide_batch(table(*parts))
+    assert epochs.judgement == (OPEN, "larger batches make fewer updates")
+    assert shares.beside["taken at a batch of 100, rate 1"].mean.value == pytest.approx(0.5)
+    assert shares.beside["taken at a batch of 10, rate 1"].mean.value == pytest.approx(0)
 
 
 # --- warm-up
