@@ -136,6 +136,84 @@ def test_libsvm_is_read_compressed(tmp_path, suffix):
     assert samples.y.tolist() == [1, 0, 1, 0]
 
 
+LABELS = {
+    "classes": lambda rng: [rng.randrange(3)],
+    "numbers": lambda rng: [rng.randrange(-4000, 4000) / 8],
+    "sets": lambda rng: sorted(rng.sample(range(5), rng.randrange(4))),
+}
+LIBSVM_FAULTS = [
+    "1 2:1 1:1",
+    "1 1:",
+    "1 1",
+    "1;2 1:1",
+    "x 1:1",
+    "nan 1:1",
+    "1 1:inf",
+    "<html>",
+    "1, 1:1",
+]
+"""Lines that no file of any kind of labels may have."""
+
+
+def write_libsvm(rng, kind):
+    """The lines of a file as programs write them, its labels, and its inputs of four features."""
+    labels = [LABELS[kind](rng) for _ in range(rng.randrange(4, 9))]
+    if kind != "numbers":
+        labels += [[0], [1]]
+    # the last feature occurs everywhere: a line without labels and features would be a blank one
+    inputs = [[*(rng.choice([0, 0, rng.randrange(99) / 4]) for _ in range(3)), 1.0] for _ in labels]
+    space, end = rng.choice([" ", "\t", "  "]), rng.choice(["", " ", "  # a comment", "\r"])
+    lines = []
+    for row, x in zip(labels, inputs, strict=True):
+        pairs = [f"{index}:{value!r}" for index, value in enumerate(x, 1) if value]
+        if kind == "classes" and rng.random() < 0.3:
+            pairs.insert(0, "qid:7")
+        lines.append(space.join([",".join(map(str, row)), *pairs]) + end)
+    return lines, labels, inputs
+
+
+def check_random_libsvm(tmp_path, seeds):
+    """Files are read as they were made; one line with a fault is refused, as is a kind unsaid."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        kind, suffix = rng.choice(list(LABELS)), rng.choice(list(COMPRESS))
+        lines, labels, inputs = write_libsvm(rng, kind)
+        path = tmp_path / f"rows{suffix}"
+        path.write_bytes(COMPRESS[suffix]("\n".join(lines).encode()))
+        data = read_libsvm(str(path), str(path), 0.5, 0, kind)
+        rows = len(labels)
+        np.testing.assert_array_equal(
+            data.x.toarray()[:rows], np.float32(inputs), err_msg=f"{seed}"
+        )
+        occurring = sorted({label for row in labels for label in row})
+        if kind == "classes":
+            expected = [occurring.index(label) for (label,) in labels]
+        elif kind == "numbers":
+            expected = [label for (label,) in labels]
+        else:
+            expected = [[label in row for label in occurring] for row in labels]
+        np.testing.assert_array_equal(data.y[:rows], expected, err_msg=f"{seed}")
+        broken = [*lines]
+        broken.insert(rng.randrange(len(lines) + 1), rng.choice(LIBSVM_FAULTS))
+        path.write_bytes(COMPRESS[suffix]("\n".join(broken).encode()))
+        with pytest.raises(ValueError, match=r"^file = [^\n]*: expected [^\n]*$"):
+            read_libsvm(str(path), None, 0.5, 0, kind)
+        unsaid = any(len(row) != 1 or row[0] % 1 for row in labels)
+        if unsaid:
+            path.write_bytes(COMPRESS[suffix]("\n".join(lines).encode()))
+            with pytest.raises(ValueError, match="unless labels = "):
+                read_libsvm(str(path), None, 0.5, 0)
+
+
+def test_random_libsvm_files_are_read_or_refused(tmp_path):
+    check_random_libsvm(tmp_path, range(40))
+
+
+@pytest.mark.slow
+def test_many_random_libsvm_files_are_read_or_refused(tmp_path):
+    check_random_libsvm(tmp_path, range(1000, 2000))
+
+
 def leaf(users=("u0", "u1"), counts=(1, 2), data=None):
     images = {"u0": 1, "u1": 2}
     stored = data or {
