@@ -6,9 +6,8 @@ The runs of a study report at one rate for each setting, so that a seed has one 
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
-    TUNE,
+    at_an_end,
     by_seed,
-    choose,
     lost_of,
     paired,
     reporting,
@@ -39,15 +38,6 @@ def longest_wait(table: pd.DataFrame, measure: str) -> str:
     """The measure that waits for the highest target, as `time_to_0.98`; empty without one."""
     names = table.loc[table["measure"].str.startswith(f"{measure}_"), "measure"].unique()
     return max(names, key=lambda name: float(name.removeprefix(f"{measure}_")), default="")
-
-
-def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings: str) -> str:
-    """Why no word can be said where a best rate lies at an end of its grid; else empty."""
-    rows = select(table, study=study, role=TUNE, measure=measure)
-    if rows.empty:
-        return ""
-    chosen = choose(rows, measure, by, settings=settings)
-    return "a best rate lies at an end of its grid" if (chosen["edge"] != "").any() else ""
 
 
 def decide_late(table: pd.DataFrame) -> list[Answer]:

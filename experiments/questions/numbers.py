@@ -71,6 +71,15 @@ def at_best(table: pd.DataFrame, chosen: pd.DataFrame, over: str = "lr") -> pd.D
     return table.merge(chosen[[*settings, over]], on=[*settings, over])
 
 
+def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings: str) -> str:
+    """Why no word can be said where a best rate lies at an end of its grid; else empty."""
+    rows = select(table, study=study, role=TUNE, measure=measure)
+    if rows.empty:
+        return ""
+    chosen = choose(rows, measure, by, settings=settings)
+    return "a best rate lies at an end of its grid" if (chosen["edge"] != "").any() else ""
+
+
 def lost_of(table: pd.DataFrame, measure: str, **settings: Any) -> tuple[int, int]:
     """How many runs were lost, and of how many."""
     rows = select(table, measure=measure, **settings)

@@ -1,0 +1,227 @@
+"""Delay compensation: whether it lowers the error, and whether it comes nearer to the gradient that
+it stands for.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from laggard.experiments.questions.numbers import (
+    at_an_end,
+    by_seed,
+    lost_of,
+    paired,
+    reporting,
+    select,
+)
+from laggard.experiments.questions.question import Answer, Question, Study
+from laggard.experiments.questions.words import Estimate, estimate, judge, ratio
+
+HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
+"""What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
+9.27 to 8.19 %.
+"""
+LARGEST_SET = 10
+"""Seeds of a set that chooses."""
+Setting = tuple[float, float]
+"""A strength and a rate."""
+
+
+def best_of(rows: pd.DataFrame) -> tuple[Setting, Setting]:
+    """The best rate of strength 0, and the best strength above with its rate.
+
+    By the mean accuracy, to which a lost run adds 0; of equal ones the lower.
+    """
+    reached = rows.assign(value=rows["value"].mask(rows["lost"]).fillna(0.0))
+    means = reached.groupby(["strength", "lr"])["value"].mean()
+    is_plain = means.index.get_level_values("strength") == 0
+    return means[is_plain].idxmax(), means[~is_plain].idxmax()
+
+
+def lies_inside(rows: pd.DataFrame, *settings: Setting) -> bool:
+    """Whether the best lies at no end of its grid: of the rates, and at the greatest strength."""
+    rates, strengths = rows["lr"], rows["strength"]
+    return all(
+        rates.min() < rate < rates.max() and strength < strengths.max()
+        for strength, rate in settings
+    )
+
+
+def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.Series:
+    """The error a seed: NaN where the run was lost, which is below an accuracy of `floor`, too."""
+    accuracy = by_seed(rows, "accuracy", strength=strength, lr=lr)
+    return 1 - accuracy.where(accuracy >= floor)
+
+
+def over(own: pd.Series, plain: pd.Series) -> Estimate:
+    """The mean error over the mean error without compensation, and the median of the ratios."""
+    return ratio(*paired(own, plain))
+
+
+def decide_compensation(table: pd.DataFrame) -> list[Answer]:
+    """Error at the chosen rate and strength over ASGD's at its rate, with lost runs apart."""
+    grid, seen = reporting(select(table, study="grid"))
+    choosing, _ = reporting(select(table, study="choosing"))
+    plain, own = best_of(choosing)
+    # a run that ends at less than half of what ASGD usually reaches has learnt nothing
+    floor = float(by_seed(grid, "accuracy", strength=plain[0], lr=plain[1]).median()) / 2
+    asgd = errors(grid, *plain, floor)
+    compensated = errors(grid, *own, floor)
+    number = over(compensated, asgd)
+    asgd_lost = int(asgd.isna().sum())
+    beside = _on_the_grid(grid, plain[1], floor)
+    beside |= _with_momentum(table)
+    return [
+        Answer(
+            asks="Does delay compensation lower the error?",
+            says=f"error times {number.value:.2f} in the mean of the runs that are kept, at a strength "
+            f"of {own[0]:g}; it loses {compensated.isna().sum()} of {len(compensated)} runs, "
+            f"ASGD {asgd_lost}",
+            number=number,
+            unit="times ASGD's error",
+            paper="DC-ASGD-a takes 12 % of ASGD's error away",
+            mark="notes",
+            at_most=HALF_OF_THE_GAIN,
+            bar_of="ours",
+            seen=seen,
+            opponent=(asgd_lost, len(asgd)),
+            first_said="differs, agrees",
+            wants=0.2,
+            why="" if seen else _why_unsure(choosing, grid, floor),
+            beside=beside,
+        ),
+        *_fewer_workers(table),
+        *_largest_strength(table),
+    ]
+
+
+def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Estimate]:
+    """Error over ASGD's at the same rate, of all strengths and rates; at the rate `usual` also its
+    difference, with lost runs as chance: as the worst run ended.
+    """
+    chance = 1 - float(grid["value"].min())
+    found = {}
+    for (strength, rate), _ in grid.groupby(["strength", "lr"]):
+        own, plain = paired(*(errors(grid, each, rate, floor) for each in (strength, 0)))
+        if strength == 0 or own.empty:
+            continue
+        name = f"strength {strength:g}, rate {rate:g}"
+        found[f"{name}: error over ASGD's"] = over(own, plain)
+        if rate == usual:
+            worse = 100 * (own.fillna(chance) - plain.fillna(chance))
+            found[f"{name}: points of error more, lost runs as chance"] = estimate(worse)
+    return found
+
+
+def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
+    """Why the choice of settings bears no word: it lies at an end, or two sets of seeds disagree."""
+    if not lies_inside(choosing, *best_of(choosing)):
+        return "the best rate or strength lies at an end of its grid"
+    seeds = sorted(choosing["seed"].unique())
+    words = set()
+    for own_seeds in (seeds[:LARGEST_SET], seeds[LARGEST_SET:]):
+        if own_seeds:
+            plain, own = best_of(select(choosing, seed=own_seeds))
+            asgd = errors(grid, *plain, floor)
+            opponent = int(asgd.isna().sum()), len(asgd)
+            number = over(errors(grid, *own, floor), asgd)
+            words.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
+    return "" if len(words) == 1 else "the two sets of seeds that choose disagree"
+
+
+def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
+    """DC-ASGD-a over ASGD with 4 workers, each at its best rate."""
+    rows, seen = reporting(select(table, study="workers"))
+    if rows.empty:
+        return
+    error = {
+        (method, workers): 1 - by_seed(rows, "accuracy", method=method, workers=workers)
+        for method, workers in sorted(set(zip(rows["method"], rows["workers"], strict=True)))
+    }
+    ratios = {
+        f"error over ASGD's: {method}, {workers:g} workers": over(own, error["ASGD", workers])
+        for (method, workers), own in error.items()
+        if method != "ASGD" and ("ASGD", workers) in error
+    }
+    number = ratios.pop("error over ASGD's: DC-ASGD-a, 4 workers")
+    yield Answer(
+        asks="With 4 workers and a strength of 2, as in the paper?",
+        says=f"{number.value:.2f} times ASGD's error",
+        number=number,
+        unit="times ASGD's error",
+        paper="with 4 workers DC-ASGD-a takes 12 % of ASGD's error away",
+        mark="notes",
+        at_most=HALF_OF_THE_GAIN,
+        bar_of="ours",
+        seen=seen,
+        opponent=lost_of(rows, "accuracy", method="ASGD", workers=4),
+        wants=0.05,
+        why=at_an_end(table, "workers", "accuracy", "accuracy", "method", "workers"),
+        beside=ratios,
+    )
+
+
+def _largest_strength(table: pd.DataFrame) -> Iterable[Answer]:
+    """The largest constant strength that trains, 32 workers over 8, in powers of 2."""
+    rows, seen = reporting(select(table, study="strength"))
+    if rows.empty:
+        return
+    largest = {workers: largest_that_trains(select(rows, workers=workers)) for workers in (8, 32)}
+    number = estimate(np.log2(largest[32] / largest[8]))
+    yield Answer(
+        asks="Does training bear less compensation with more workers?",
+        says=f"with 32 workers {2**number.value:.2f} times what it bears with 8",
+        number=number,
+        unit="powers of 2, the largest strength that trains, 32 over 8 workers",
+        paper="the correction grows with workers: a quarter is borne",
+        mark="derived",
+        at_most=-1.0,
+        bar_of="theory",
+        seen=seen,
+        first_said="agrees",
+        wants=0.5,
+        beside={f"largest strength, {workers} workers": estimate(own)
+                for workers, own in largest.items()},
+    )  # fmt: skip
+
+
+def largest_that_trains(rows: pd.DataFrame) -> pd.Series:
+    """By seed the largest strength within 10 points of strength 0's accuracy; NaN without one."""
+    accuracy = rows.assign(value=rows["value"].mask(rows["lost"])).pivot(
+        index="seed", columns="strength", values="value"
+    )
+    trains = accuracy.ge(accuracy[0] - 0.1, axis=0).drop(columns=0)
+    strengths = pd.Series(trains.columns, trains.columns)
+    return trains.mul(strengths, axis=1).max(axis=1).replace(0, np.nan)
+
+
+def _with_momentum(table: pd.DataFrame) -> dict[str, Estimate]:
+    """Error of DC-ASGD-a over ASGD's with momentum, by the number of workers."""
+    rows, _ = reporting(select(table, study="momentum"))
+    if rows.empty:
+        return {}
+    return {
+        f"momentum 0.9, {workers:g} workers: error over ASGD's": over(
+            *(1 - by_seed(rows, "accuracy", workers=workers, strength=own) for own in (2, 0))
+        )
+        for workers in sorted(rows["workers"].unique())
+    }
+
+
+COMPENSATION = Question(
+    name="compensation",
+    asks="Does delay compensation lower the error?",
+    topic="compensation",
+    setting="LeNet-5, MNIST, 16 asynchronous workers, batch 32, 3 epochs",
+    papers=("zheng2017",),
+    studies={
+        "grid": Study("compensation", ("accuracy",)),
+        "choosing": Study("compensation-choosing", ("accuracy",)),
+        "workers": Study("compensation-workers", ("accuracy",)),
+        "momentum": Study("compensation-momentum", ("accuracy",)),
+        "strength": Study("compensation-strength", ("accuracy",)),
+    },
+    decide=decide_compensation,
+)
+QUESTIONS = (COMPENSATION,)

@@ -1,0 +1,123 @@
+"""What decides the questions about delay compensation, on made-up numbers."""
+
+from itertools import product
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from laggard.experiments.questions.compensation import (
+    best_of,
+    decide_compensation,
+    largest_that_trains,
+    lies_inside,
+)
+from laggard.experiments.questions.words import Word
+from tests.experiments.questions.made_up import rows, spread, table
+
+STRENGTHS, RATES = (0, 2, 5, 10), (0.01, 0.02, 0.04)
+
+
+def grid(study, gain, seeds, role="report", wide=1.0, first=0, best=(5, 0.02), lost=0):
+    """ASGD has an error of 0.1 at its best rate, the best strength `gain` times as much; all others
+    have more. `lost` runs of the best strength end at chance.
+    """
+    parts = []
+    for strength, lr in product(STRENGTHS, RATES):
+        error = 0.1 if strength == 0 else 0.11
+        error *= 1.0 if lr == 0.02 else 1.3
+        if (strength, lr) == best:
+            error = 0.1 * gain
+        order = np.random.default_rng(crc32(f"{strength} {lr}".encode())).permutation(seeds)
+        values = 1 - spread(error, 0.03 * wide * error, seeds)[order]
+        if (strength, lr) == best:
+            values[:lost] = 0.1
+        own = rows("accuracy", values, role, study, strength=strength, lr=lr)
+        parts.append(own.assign(seed=own["seed"] + first))
+    return pd.concat(parts)
+
+
+@pytest.mark.parametrize(
+    ("gain", "seeds", "wide", "role", "word"),
+    [
+        (0.8, 20, 1.0, "report", Word.AGREES),
+        (0.99, 20, 1.0, "report", Word.DIFFERS),
+        (0.8, 6, 1.0, "report", Word.CANNOT_TELL),
+        (0.93, 20, 10.0, "report", Word.CANNOT_TELL),
+        (0.8, 20, 1.0, "seen", Word.NOT_DECIDED),
+    ],
+)
+def test_compensation(gain, seeds, wide, role, word):
+    choosing = grid("choosing", 0.8, 20, "report" if role == "report" else "tune", first=1000)
+    answer = decide_compensation(table(grid("grid", gain, seeds, role, wide), choosing))[0]
+    assert answer.judgement.word == word
+    assert answer.number.mean.value == pytest.approx(gain, rel=1e-6)
+    assert "at a strength of 5" in answer.says
+    at_rate = answer.beside["strength 10, rate 0.04: error over ASGD's"]
+    assert at_rate.mean.value == pytest.approx(1.1, rel=1e-6)
+
+
+def test_lost_runs_are_apart():
+    """8 of 40 end at chance: the ratio is that of the others, and the difference says so."""
+    answer = decide_compensation(
+        table(grid("grid", 0.8, 40, lost=8), grid("choosing", 0.8, 20, first=1000))
+    )[0]
+    assert answer.number.lost == 8
+    assert answer.number.mean.value == pytest.approx(0.8, abs=0.02)
+    assert str(answer.judgement) == "cannot tell here: more runs are lost"
+    assert "it loses 8 of 40 runs, ASGD 0" in answer.says
+    more = answer.beside["strength 5, rate 0.02: points of error more, lost runs as chance"]
+    assert more.mean.value == pytest.approx(100 * (0.2 * 0.9 + 0.8 * 0.08 - 0.1), abs=0.2)
+
+
+def test_two_sets_of_seeds_that_disagree_give_no_word():
+    """The second set would have chosen a strength that gains nothing."""
+    sets = (
+        grid("choosing", 0.7, 10, first=1000),
+        grid("choosing", 0.8, 10, first=1010, best=(2, 0.02)),
+    )
+    answer = decide_compensation(table(grid("grid", 0.8, 20), *sets))[0]
+    assert str(answer.judgement) == "cannot tell here: the two sets of seeds that choose disagree"
+
+
+def test_best_at_an_end_of_the_grid():
+    rows = table(grid("choosing", 0.8, 4))
+    assert best_of(rows) == ((0, 0.02), (5, 0.02))
+    assert lies_inside(rows, *best_of(rows))
+    for best in ((10, 0.02), (5, 0.04)):
+        rows = table(grid("choosing", 0.7, 4, best=best))
+        assert not lies_inside(rows, *best_of(rows))
+
+
+@pytest.mark.parametrize(("error", "word"), [(0.08, Word.AGREES), (0.0995, Word.DIFFERS)])
+def test_four_workers(error, word):
+    """DC-ASGD-a has an error of 0.08 with 4 workers where ASGD has 0.1; or hardly less."""
+    parts = [grid("grid", 0.8, 20), grid("choosing", 0.8, 20, first=1000)]
+    for method, own in (("ASGD", 0.1), ("DC-ASGD-a", error)):
+        values = 1 - spread(own, own / 100, 10)
+        parts.append(rows("accuracy", values, "report", "workers", method=method, workers=4))
+    answer = decide_compensation(table(*parts))[1]
+    assert answer.number.mean.value == pytest.approx(error / 0.1, rel=1e-6)
+    assert answer.judgement.word == word
+
+
+@pytest.mark.parametrize(("many", "word"), [(100, Word.AGREES), (1000, Word.DIFFERS)])
+def test_largest_strength(many, word):
+    """8 workers bear a strength of 500, 32 one of 100, or one of 1,000."""
+    parts = [grid("grid", 0.8, 20), grid("choosing", 0.8, 20, first=1000)]
+    for workers, most in ((8, 500), (32, many)):
+        for strength in (0, 100, 500, 1000, 5000):
+            values = spread(0.9 if strength <= most else 0.4, 0.001, 10)
+            own = dict(workers=workers, strength=strength)
+            parts.append(rows("accuracy", values, "report", "strength", **own))
+    answer = decide_compensation(table(*parts))[1]
+    assert answer.number.mean.value == pytest.approx(np.log2(many / 500))
+    # all seeds are alike here: their interval is a point
+    assert answer.judgement.word == word
+
+
+def test_strength_that_never_trains_is_missing():
+    values = {0: 0.9, 10: 0.3, 20: 0.2}
+    parts = [rows("accuracy", [reached], strength=own) for own, reached in values.items()]
+    assert largest_that_trains(table(*parts)).isna().all()
