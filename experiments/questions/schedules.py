@@ -7,7 +7,7 @@ import pandas as pd
 
 from laggard.experiments.questions.delay import cliff
 from laggard.experiments.questions.numbers import by_seed, lost_of, paired, reporting, select
-from laggard.experiments.questions.question import Answer, Question, Study
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
 from laggard.experiments.questions.words import Estimate, estimate, ratio, share
 
 CONSTANT_DELAYS = {"cluster.workers": "a constant delay stands for the workers"}
@@ -603,6 +603,16 @@ BATCH = Question(
     },
     decide=decide_batch,
     fixed=CONSTANT_DELAYS,
+    drawing=Drawing(
+        "accuracy",
+        "lr",
+        "batch",
+        "delay",
+        "test accuracy (%)",
+        "learning rate",
+        log_x=True,
+        where={"study": "updates"},
+    ),
 )
 WARM_UP = Question(
     name="warm-up",
@@ -613,6 +623,13 @@ WARM_UP = Question(
     studies={"starts": Study("warm-up", ("accuracy_by_epoch",))},
     decide=decide_warm_up,
     fixed=CONSTANT_DELAYS,
+    drawing=Drawing(
+        "accuracy_at_4",
+        "start",
+        "lr",
+        ylabel="test accuracy after 4 epochs (%)",
+        xlabel="schedule of the learning rate",
+    ),
 )
 WHEN = Question(
     name="delay-when",
@@ -627,6 +644,14 @@ WHEN = Question(
     },
     decide=decide_when,
     fixed=CONSTANT_DELAYS,
+    drawing=Drawing(
+        "variation",
+        "part",
+        ylabel="variance of gradients",
+        xlabel="epoch",
+        log_y=True,
+        where={"of": "variance"},
+    ),
 )
 BY_STALENESS = Question(
     name="rate-by-staleness",
@@ -640,6 +665,13 @@ BY_STALENESS = Question(
         "delays": Study("rate-by-staleness-delays", ("accuracy",)),
     },
     decide=decide_by_staleness,
+    drawing=Drawing(
+        "accuracy",
+        "method",
+        ylabel="test accuracy (%)",
+        xlabel="method, at the rate of synchronous SGD",
+        where={"study": "synchronous"},
+    ),
 )
 RAMP = Question(
     name="staleness-ramp",
@@ -653,6 +685,13 @@ RAMP = Question(
     },
     decide=decide_ramp,
     fixed=CONSTANT_DELAYS,
+    drawing=Drawing(
+        "accuracy",
+        "delay",
+        ylabel="test accuracy (%)",
+        xlabel="delay (updates)",
+        where={"study": "ladder"},
+    ),
 )
 STABLE = Question(
     name="stable-rate",

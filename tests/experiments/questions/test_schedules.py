@@ -133,6 +133,7 @@ def test_warm_up_does_not_last(end, word):
     starts = (curve("at once", 0.2, 0.1), curve("warm-up", 0.6, end, 0.001))
     answers = decide_warm_up(table(*starts))
     assert words(answers) == [AGREES, word]
+    assert answers[0].number.mean.value == pytest.approx(40, abs=0.1)
     kept = answers[1].beside["share of runs that keep their best of the warm-up"]
     assert kept.mean.value == (end > 0.6)
 
@@ -326,7 +327,7 @@ def growths(last, seeds=8, role="report", study="smooth", rates=(0.6, 0.8, 1.0, 
     parts = [
         rows(
             "leaving",
-            np.where(lr <= last, 0.5, np.inf),
+            np.where(lr <= last, 0.5, 2.0),
             role,
             study,
             of="growth",
@@ -356,6 +357,8 @@ def test_minimum_is_stable_up_to_theory(last, seeds, role, word):
     parts = growths(last, seeds, role, rates=rates, momentum=0.0, delay=2)
     (answer,) = decide_stable(table(*parts))
     assert answer.judgement.word is word
+    if last == 1.2:
+        assert answer.judgement.why == "a limit lies beyond the rates tried"
     if last == 0.6:
         assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5)
 
