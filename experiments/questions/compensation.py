@@ -16,12 +16,19 @@ from laggard.experiments.questions.numbers import (
     select,
 )
 from laggard.experiments.questions.question import Answer, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, judge, ratio
+from laggard.experiments.questions.words import Estimate, estimate, judge, ratio, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
 """What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
 9.27 to 8.19 %.
 """
+FORMS = {
+    "constant": "DC-ASGD-c",
+    "adaptive": "DC-ASGD-a",
+    "outer": "g g^T",
+    "exact": "the exact Hessian",
+}
+"""What the forms of compensation are called."""
 LARGEST_SET = 10
 """Seeds of a set that chooses."""
 Setting = tuple[float, float]
@@ -209,6 +216,119 @@ def _with_momentum(table: pd.DataFrame) -> dict[str, Estimate]:
     }
 
 
+def whole_run(rows: pd.DataFrame, **settings: object) -> pd.Series:
+    """The mean over the quarters of a run, a number a seed."""
+    return select(rows, **settings).groupby("seed")["value"].mean()
+
+
+def nearest_strength(choosing: pd.DataFrame, form: str, workers: float) -> float:
+    """The strength at which a form is nearest to the fresh gradient; NaN at the end of its grid."""
+    means = select(choosing, form=form, workers=workers).groupby("strength")["value"].mean()
+    best = float(means.idxmin())
+    return best if best < means.index.max() else np.nan
+
+
+def decide_nearness(table: pd.DataFrame) -> list[Answer]:
+    """Distance to the fresh gradient over the stale one's, by whose runs, form and workers."""
+    choosing, _ = reporting(select(table, study="choosing"))
+    own, own_seen = reporting(select(table, study="own"))
+    along, _ = reporting(select(table, study="along"))
+    shares = {
+        f"along its own runs, {workers:g} workers": estimate(whole_run(own, workers=workers))
+        for workers in sorted(own["workers"].unique())
+    }
+    for form, workers in sorted(set(zip(along["form"], along["workers"], strict=True))):
+        strength = 1.0 if form == "exact" else nearest_strength(choosing, form, workers)
+        found = whole_run(along, form=form, workers=workers, strength=strength)
+        if len(found):
+            name = f"along ASGD's runs, {FORMS[form]} at {strength:g}, {workers:g} workers"
+            shares[name] = estimate(found)
+    number = shares.pop("along its own runs, 8 workers")
+    return [
+        Answer(
+            asks="Is the compensated gradient nearer to the fresh one?",
+            says=f"{abs(100 * (1 - number.value)):.1f} % {'nearer' if number.value < 1 else 'farther'} "
+            "than the stale one, along the runs of DC-ASGD-a with 8 workers",
+            number=number,
+            unit="of the stale gradient's distance",
+            paper="the compensated gradient is nearer to the fresh one than the stale one is",
+            mark="notes",
+            at_most=1.0,
+            bar_of="paper",
+            seen=own_seen,
+            first_said="cannot tell here",
+            wants=0.02,
+            beside=shares,
+        ),
+        *_nearer_later(table, choosing),
+        *_hessian(table),
+    ]
+
+
+def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answer]:
+    """The share in the last quarter over that in the first, the mean over numbers of workers."""
+    quarters = select(table, study=["along", "later"], form="adaptive", quarter=[1, 4])
+    rows, seen = reporting(quarters)
+    ratios = []
+    for workers in rows["workers"].unique():
+        strength = nearest_strength(choosing, "adaptive", workers)
+        at = select(rows, workers=workers, strength=strength)
+        if len(at):
+            wide = at.pivot(index="seed", columns="quarter", values="value")
+            ratios.append(wide[4] / wide[1])
+    if not ratios:
+        return
+    later = pd.concat(ratios, axis=1).mean(axis=1, skipna=False)
+    number = estimate(later)
+    yield Answer(
+        asks="More so later in training?",
+        says=f"its distance in the last quarter is {number.value:.3f} times that in the first",
+        number=number,
+        unit="times, last quarter over first, along ASGD's runs",
+        paper="it is nearer the later in training",
+        mark="notes",
+        at_most=1.0,
+        bar_of="paper",
+        seen=seen,
+        first_said="cannot tell here",
+        wants=0.02,
+        beside={
+            "seeds in which it falls by 1 % or more": share(int((later <= 0.99).sum()), len(later))
+        },
+    )
+
+
+def _hessian(table: pd.DataFrame) -> Iterable[Answer]:
+    """How far apart s^T F s and s^T H s are, as a logarithm, in the last tenth minus the first."""
+    rows, seen = reporting(select(table, study="hessian"))
+    if rows.empty:
+        return
+    first, last = rows["part"].min(), rows["part"].max()
+    apart, cosine = {}, {}
+    for part in (first, last):
+        curved, outer = (whole_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
+        # the logarithm of a ratio, one way or the other; there is none where a curvature is negative
+        apart[part] = np.log((outer / curved).where(outer / curved > 0)).abs()
+        cosine[f"cosine of H s and F s, tenth {part:g} of the run"] = estimate(
+            whole_run(rows, of="cosine", part=part)
+        )
+    number = estimate((apart[last] - apart[first]).dropna())
+    yield Answer(
+        asks="Does g g^T become the Hessian as training goes on?",
+        says=f"it is {np.exp(number.value):.2f} times as far from it in the last tenth as in the first",
+        number=number,
+        unit="in the logarithm of their ratio, last tenth minus first",
+        paper="the outer product of the gradient becomes the Hessian as training goes on",
+        mark="notes",
+        at_most=0.0,
+        bar_of="paper",
+        seen=seen,
+        first_said="differs",
+        wants=0.15,
+        beside=cosine,
+    )
+
+
 COMPENSATION = Question(
     name="compensation",
     asks="Does delay compensation lower the error?",
@@ -224,4 +344,18 @@ COMPENSATION = Question(
     },
     decide=decide_compensation,
 )
-QUESTIONS = (COMPENSATION,)
+NEARNESS = Question(
+    name="compensated-gradient",
+    asks="Is the compensated gradient nearer to the fresh one?",
+    topic="compensation",
+    setting="LeNet-5, MNIST, 8 and 16 asynchronous workers, 2,000 updates at one rate",
+    papers=("zheng2017",),
+    studies={
+        "own": Study("compensated-gradient", probe="closeness"),
+        "choosing": Study("compensated-gradient-choosing", probe="expansions"),
+        "along": Study("compensated-gradient-along", probe="expansions"),
+        "hessian": Study("compensated-gradient-hessian", probe="variation"),
+    },
+    decide=decide_nearness,
+)
+QUESTIONS = (COMPENSATION, NEARNESS)

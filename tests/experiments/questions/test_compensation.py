@@ -10,6 +10,7 @@ import pytest
 from laggard.experiments.questions.compensation import (
     best_of,
     decide_compensation,
+    decide_nearness,
     largest_that_trains,
     lies_inside,
 )
@@ -121,3 +122,59 @@ def test_strength_that_never_trains_is_missing():
     values = {0: 0.9, 10: 0.3, 20: 0.2}
     parts = [rows("accuracy", [reached], strength=own) for own, reached in values.items()]
     assert largest_that_trains(table(*parts)).isna().all()
+
+
+WORDS = [
+    (True, 10, "report", Word.AGREES),
+    (False, 10, "report", Word.DIFFERS),
+    (True, 5, "report", Word.CANNOT_TELL),
+    (True, 10, "seen", Word.NOT_DECIDED),
+]
+
+
+def nearness(right, seeds, role, wide=1.0):
+    """The compensated gradient is a tenth nearer, or farther; a twentieth nearer later, or farther;
+    the ratio of F and H falls from 4 to 2, or grows.
+    """
+    parts = []
+    for strength, nearest in ((3.0, 1.0), (30.0, 0.9), (100.0, 1.3)):
+        of = dict(form="adaptive", strength=strength, workers=8)
+        for quarter in (1, 2, 3, 4):
+            factor = (0.95 if right else 1.05) if quarter == 4 else 1.0
+            for study, own_role in (("choosing", "tune"), ("along", role)):
+                values = spread(nearest * factor, 0.002, seeds)
+                parts.append(rows("expansions", values, own_role, study, quarter=quarter, **of))
+    for quarter in (1, 2, 3, 4):
+        values = spread(0.9 if right else 1.1, 0.002 * wide, seeds)
+        parts.append(rows("closeness", values, role, "own", quarter=quarter, workers=8))
+    for part, apart in ((1, 4.0), (10, 2.0)) if right else ((1, 2.0), (10, 4.0)):
+        for of, value in (("hessian", 1.0), ("fisher", 1 / apart), ("cosine", 0.7)):
+            values = spread(value, 0.01 * value, seeds)
+            parts.append(rows("variation", values, role, "hessian", of=of, part=part))
+    return table(*parts)
+
+
+@pytest.mark.parametrize(("right", "seeds", "role", "word"), WORDS)
+def test_compensated_gradient(right, seeds, role, word):
+    nearer, later, hessian = decide_nearness(nearness(right, seeds, role))
+    assert [each.judgement.word for each in (nearer, later, hessian)] == [word] * 3
+    assert nearer.number.mean.value == pytest.approx(0.9 if right else 1.1, rel=1e-6)
+    assert ("10.0 % nearer" if right else "10.0 % farther") in nearer.says
+    assert later.number.mean.value == pytest.approx(0.95 if right else 1.05, rel=1e-4)
+    expected = -np.log(2) if right else np.log(2)
+    assert hessian.number.mean.value == pytest.approx(expected, abs=1e-3)
+    along = nearer.beside["along ASGD's runs, DC-ASGD-a at 30, 8 workers"]
+    assert along.mean.value == pytest.approx(0.9 * (0.9875 if right else 1.0125), rel=1e-4)
+
+
+def test_wide_seeds_cannot_tell():
+    nearer = decide_nearness(nearness(True, 10, "report", wide=200.0))[0]
+    assert nearer.judgement.word == Word.CANNOT_TELL
+
+
+def test_strength_at_the_end_of_its_grid_has_no_number():
+    rows = nearness(True, 10, "report")
+    inside = rows[~((rows["study"] == "choosing") & (rows["strength"] == 100))]
+    answers = decide_nearness(inside)
+    assert [answer.asks for answer in answers if "later" in answer.asks] == []
+    assert not any("DC-ASGD-a at" in name for name in answers[0].beside)
