@@ -28,6 +28,11 @@ def cost(own: pd.Series, other: pd.Series) -> Estimate:
     return replace(number, lost=int(behind.isna().sum()))
 
 
+def wanted(number: Estimate) -> float:
+    """The half-width that is wanted of points of accuracy: half a point, or a fifth of them."""
+    return max(0.5, abs(number.value) / 5)
+
+
 def middle(number: Estimate) -> float:
     """The median; of a number that has none, the number itself."""
     return number.value if number.median is None else number.median.value
@@ -201,7 +206,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             seen=seen,
             opponent=opponent,
             first_said="cannot tell here",
-            wants=5.0,
+            wants=wanted(while_it_lasts),
             beside={
                 f"at a rate of {lr:g}": gained(during["warm-up", lr], during["at once", lr])
                 for lr in higher
@@ -219,7 +224,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             seen=seen,
             opponent=opponent,
             first_said="cannot tell here",
-            wants=5.0,
+            wants=wanted(remains),
             beside={
                 "share of runs that keep their best of the warm-up": share(kept, len(runs)),
                 **{
@@ -249,7 +254,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             bar_of="ours",
             seen=seen,
             opponent=opponent,
-            wants=5.0,
+            wants=wanted(cosine),
             beside={
                 "a tenth of the rate from the middle on": falls["step"],
                 "the rate over the delay, throughout": falls["over the delay"],
@@ -286,6 +291,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
             by_seed(rows, "accuracy", when=when) for when in ("never", "first", "last")
         )
         in_first, in_last = cost(first, never), cost(last, never)
+        difference = _when(rows)
         answers.append(
             Answer(
                 asks="When in training does a delay hurt most?",
@@ -293,7 +299,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
                     f"{where} it costs {in_first.mean.value:.1f} points in the first epoch alone, "
                     f"{in_last.mean.value:.1f} in the last"
                 ),
-                number=_when(rows),
+                number=difference,
                 unit="points more in the first",
                 paper="staleness does the most harm near the start of training",
                 mark="notes",
@@ -301,7 +307,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
                 bar_of="ours",
                 seen=seen,
                 first_said="differs",
-                wants=0.5,
+                wants=wanted(difference),
                 beside={"in the first": in_first, "in the last": in_last, **higher},
             )
         )
@@ -390,7 +396,7 @@ def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
             seen=seen,
             opponent=lost_of(rows, "accuracy", method="synchronous"),
             first_said="differs, cannot tell here",
-            wants=0.5,
+            wants=wanted(own),
             beside={f"behind, {method}": number for method, number in lacks.items()},
         )
     ]
@@ -430,7 +436,7 @@ def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
             number=number,
             unit="points gained",
             seen=seen,
-            wants=0.5,
+            wants=wanted(number),
             beside={TIMES.get(times, times): gain for times, gain in gains.items()},
         )
     ]
@@ -460,7 +466,7 @@ def _decide_divided(table: pd.DataFrame) -> list[Answer]:
             bar_of="ours",
             seen=seen,
             first_said="cannot tell here",
-            wants=0.5,
+            wants=wanted(number),
             beside={f"lost, {name}": of for name, of in lost.items()},
         )
     ]
@@ -531,7 +537,11 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
 
 TOLERANCE = 0.1
 """How far from theory's limit a measured one may be; ours."""
-NETWORKS = {"smooth": "a network of tanh units", "kinks": "LeNet-5, which has kinks"}
+NETWORKS = {
+    "smooth": "a network of tanh units",
+    "parts": "the same with mini-batches of a quarter of the images",
+    "kinks": "LeNet-5, which has kinks",
+}
 
 
 def decide_stable(table: pd.DataFrame) -> list[Answer]:
@@ -701,6 +711,7 @@ STABLE = Question(
     papers=("giladi2020",),
     studies={
         "smooth": Study("stable-rate", probe="leaving"),
+        "parts": Study("stable-rate-parts", probe="leaving_by_parts"),
         "kinks": Study("stable-rate-kinks", probe="leaving"),
     },
     decide=decide_stable,

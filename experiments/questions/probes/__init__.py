@@ -13,7 +13,7 @@ from laggard.experiments.questions.measures import settings_names
 from laggard.experiments.questions.probes.distances import closeness, expansions
 from laggard.experiments.questions.probes.gradient_statistics import variation
 from laggard.experiments.questions.probes.implicit_momentum import fit_momentum, momentum
-from laggard.experiments.questions.probes.minima import leaving
+from laggard.experiments.questions.probes.minima import leaving, leaving_by_parts
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.measures import is_seed
 from laggard.experiments.running.run import circumstances
@@ -25,6 +25,7 @@ PROBES: Mapping[str, Probe] = {
     "closeness": closeness,
     "expansions": expansions,
     "leaving": leaving,
+    "leaving_by_parts": leaving_by_parts,
     "momentum": momentum,
     "variation": variation,
 }

@@ -29,6 +29,8 @@ APART = 0.001
 """How far from the minimum descent begins, along the direction in which it is sharpest."""
 LEFT = 10 * APART
 """A deviation beyond which the minimum has been left, whatever comes then."""
+PARTS = 4
+"""A mini-batch of `leaving_by_parts` is one of so many parts of the samples."""
 PERIODS = 6  # of the oscillation at the limit; the first is the start's
 
 
@@ -61,11 +63,14 @@ class BesideMinima:
         task: takes the gradients of the loss.
         minima: of each member.
         limit: the learning rate at which theory has descent on curvature 1 oscillate for ever.
+        parts: with more than one, each gradient is that of a random part of the samples, less that
+            of the same part at the minimum, which so stays where it is.
     """
 
     task: Any
     minima: Sequence[Minimum]
     limit: float
+    parts: int = 1
     batch: int = 1
     epoch: int = 1
 
@@ -77,12 +82,28 @@ class BesideMinima:
         return torch.stack([each.weights + APART * each.direction for each in self.minima])
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
-        return repeat(torch.stack([each.batch for each in self.minima]))
+        if self.parts == 1:
+            return repeat(torch.stack([each.batch for each in self.minima]))
+        return self._draw_parts(rngs)
+
+    def _draw_parts(self, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        while True:
+            drawn = []
+            for each, rng in zip(self.minima, rngs, strict=True):
+                samples = each.batch.shape[-1]
+                picked = rng.choice(samples, samples // self.parts, replace=False)
+                drawn.append(each.batch[..., torch.from_numpy(picked)])
+            yield torch.stack(drawn)
 
     def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
         gradients, losses = self.task.gradients(weights, batches)
         scales = weights.new_tensor([[self.limit / each.sharpness] for each in self.minima])
-        return (gradients + DECAY * weights) * scales, losses
+        deviations = weights
+        if self.parts > 1:
+            still = torch.stack([each.weights for each in self.minima]).expand_as(weights)
+            gradients = gradients - self.task.gradients(still.contiguous(), batches)[0]
+            deviations = weights - still
+        return (gradients + DECAY * deviations) * scales, losses
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         return {}
@@ -112,7 +133,7 @@ class DeviationProbe(Uncompensated):
         return value, state
 
 
-def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[dict[str, Any]]:
     """By what factor the deviation from a minimum grows under delay, at learning rates in units of
     theory's limit.
 
@@ -122,6 +143,9 @@ def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     has the deviation return below 1 and grow above. A row a member with the swing of the deviation
     (largest less least) in the last of six periods over that in the second (`growth`; infinite,
     where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+
+    Args:
+        parts: of `BesideMinima`.
 
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
     expansion is.
@@ -135,7 +159,7 @@ def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     simulate(
         **{
             **given,
-            "task": BesideMinima(given["task"], minima, limit),
+            "task": BesideMinima(given["task"], minima, limit, parts),
             "algorithm": replace(algorithm, rule=replace(algorithm.rule, compensation=along)),
             "stop": stop,
             "evaluate": Evaluate(every_updates=stop.updates),
@@ -154,6 +178,11 @@ def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         for of, values in numbers.items()
         for member, number in enumerate(values)
     ]
+
+
+def leaving_by_parts(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What `leaving` gives where each gradient is that of a random quarter of the samples."""
+    return leaving(config, given, PARTS)
 
 
 def _find_once(config: Config, task: Any, seed: int) -> Minimum:
