@@ -15,7 +15,7 @@ from laggard.experiments.questions.numbers import (
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Question, Study
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
 from laggard.experiments.questions.words import Estimate, estimate, judge, ratio, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
@@ -343,6 +343,15 @@ COMPENSATION = Question(
         "strength": Study("compensation-strength", ("accuracy",)),
     },
     decide=decide_compensation,
+    drawing=Drawing(
+        "accuracy",
+        "lr",
+        "strength",
+        ylabel="test accuracy (%)",
+        xlabel="learning rate",
+        log_x=True,
+        where={"study": "grid"},
+    ),
 )
 NEARNESS = Question(
     name="compensated-gradient",
@@ -357,5 +366,15 @@ NEARNESS = Question(
         "hessian": Study("compensated-gradient-hessian", probe="variation"),
     },
     decide=decide_nearness,
+    drawing=Drawing(
+        "expansions",
+        "strength",
+        "form",
+        "workers",
+        "distance to the fresh gradient (stale: 1)",
+        "strength",
+        log_x=True,
+        where={"study": "choosing", "form": ["adaptive", "constant"]},
+    ),
 )
 QUESTIONS = (COMPENSATION, NEARNESS)

@@ -6,6 +6,7 @@ The runs of a study report at one rate for each setting, so that a seed has one 
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
+    TUNE,
     at_an_end,
     by_seed,
     lost_of,
@@ -13,7 +14,7 @@ from laggard.experiments.questions.numbers import (
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Question, Study
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
 from laggard.experiments.questions.words import Estimate, estimate, exact, ratio
 
 
@@ -45,6 +46,7 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
     rows, seen = reported(table, "late")
     target = longest_wait(rows, "time_to")
     waits = by_seed(rows, "accuracy", tau=0)
+    tuned = select(table, study="late", role=TUNE, tau=0)
     lost, pace = {}, {}
     beside: dict[str, Estimate] = {}
     for tau in sorted(int(tau) for tau in rows["tau"].unique() if tau > 0):
@@ -53,6 +55,10 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
         if tau > 1:
             beside[f"points lost, {tau} late"] = lost[tau]
         beside[f"time a sample, {tau} late over waiting"] = pace[tau]
+        low, high = (select(rows, tau=each)["lr"].iloc[0] for each in (tau, 0))
+        if {low, high} <= set(tuned["lr"]):
+            at_low = points(*(by_seed(tuned, "accuracy", lr=rate) for rate in (high, low)))
+            beside[f"points lost at the rate of {tau} late by who waits, seeds that chose"] = at_low
         if target:
             reached = times(*(by_seed(rows, target, tau=late) for late in (tau, 0)))
             beside[f"time to the target, {tau} late over waiting"] = reached
@@ -332,6 +338,13 @@ LATE = Question(
     papers=("assran2019",),
     studies={"late": Study("late-gossip", ("accuracy", "seconds_per_sample", "time_to"))},
     decide=decide_late,
+    drawing=Drawing(
+        "accuracy",
+        "tau",
+        ylabel="test accuracy (%)",
+        xlabel="gradients that a message may be late",
+        where={"study": "late", "role": ["report", "seen"]},
+    ),
 )
 ACCURACY = Question(
     name="gossip-accuracy",
@@ -344,6 +357,14 @@ ACCURACY = Question(
         "pairs": Study("gossip-accuracy-pairs", ("accuracy",)),
     },
     decide=decide_accuracy,
+    drawing=Drawing(
+        "accuracy",
+        "nodes",
+        "method",
+        ylabel="test accuracy (%)",
+        log_x=True,
+        where={"study": "step", "role": "report"},
+    ),
 )
 TIME = Question(
     name="gossip-time",
@@ -356,6 +377,16 @@ TIME = Question(
         "clock": Study("gossip-time-clock", ("seconds_per_update",)),
     },
     decide=decide_time,
+    drawing=Drawing(
+        "seconds_per_update",
+        "workers",
+        "method",
+        "link",
+        "seconds an iteration",
+        "nodes",
+        log_x=True,
+        log_y=True,
+    ),
 )
 SLOW_NODE = Question(
     name="slow-node",
@@ -368,6 +399,15 @@ SLOW_NODE = Question(
         "clock": Study("slow-node-clock", ("seconds_per_sample",)),
     },
     decide=decide_slow_node,
+    drawing=Drawing(
+        "seconds_per_sample",
+        "slowness",
+        "method",
+        ylabel="seconds a sample",
+        xlabel="how many times slower one node of 16 is",
+        log_x=True,
+        log_y=True,
+    ),
 )
 FULL_CARD = Question(
     name="full-card",
@@ -380,5 +420,14 @@ FULL_CARD = Question(
         "clock": Study("full-card-clock", ("seconds_per_sample",)),
     },
     decide=decide_full_card,
+    drawing=Drawing(
+        "seconds_per_sample",
+        "workers",
+        "method",
+        ylabel="seconds a sample",
+        log_x=True,
+        log_y=True,
+        where={"study": "clock"},
+    ),
 )
 QUESTIONS = (ACCURACY, TIME, SLOW_NODE, LATE, FULL_CARD)

@@ -39,7 +39,7 @@ def late(right, seeds, wide, role, lost=0):
     parts = []
     for tau in (0, 1, 2):
         mean = 0.98 - (0.001 if right else 0.02) * (tau > 0)
-        own = seeds_of("accuracy", mean, 2e-4 * wide, seeds, role, "late", tau=tau)
+        own = seeds_of("accuracy", mean, 2e-4 * wide, seeds, role, "late", tau=tau, lr=2 - tau)
         if tau:
             own.loc[: lost - 1, ["value", "lost"]] = np.nan, True
         parts.append(own)
@@ -72,6 +72,9 @@ def test_a_best_rate_at_an_end_of_its_grid_has_no_word():
     ]
     one, _ = decide_late(table(late(True, 10, 1.0, "report"), *tuned))
     assert str(one.judgement) == "cannot tell here: a best rate lies at an end of its grid"
+    # the seeds that chose gain a point from rate 1, of one late, to rate 2, of who waits
+    by_rate = one.beside["points lost at the rate of 1 late by who waits, seeds that chose"]
+    assert by_rate.mean.value == pytest.approx(1.0, rel=1e-6)
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
