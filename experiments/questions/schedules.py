@@ -30,7 +30,7 @@ def cost(own: pd.Series, other: pd.Series) -> Estimate:
 
 def wanted(number: Estimate) -> float:
     """The half-width that is wanted of points of accuracy: half a point, or a fifth of them."""
-    return max(0.5, abs(number.value) / 5)
+    return round(max(0.5, abs(number.value) / 5), 1)
 
 
 def middle(number: Estimate) -> float:
@@ -48,7 +48,7 @@ def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
     return column in rows and set(values) <= set(rows[column])
 
 
-def curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
+def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
     """The accuracy at each evaluation: a row a seed, a column an epoch; NaN where a run was lost."""
     own = select(rows, **settings)
     own = own.assign(
@@ -179,7 +179,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
     during, end = {}, {}
     for lr in (lowest, *higher):
         for start in rows["start"].unique():
-            curve = curves(rows, start=start, lr=lr)
+            curve = accuracy_curves(rows, start=start, lr=lr)
             last = curve.columns.max()
             during[start, lr] = curve.loc[:, : last / 2].max(axis=1)
             end[start, lr] = curve[last]
@@ -266,7 +266,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
 
 # --- delay-when
 
-COMPARED = {
+RATE_POLICIES = {
     "one rate": "at one rate",
     "lowered": "at a rate that is lowered while the delay lasts",
     "own rates": "at a rate for all epochs that is each one's best",
@@ -277,7 +277,7 @@ COMPARED = {
 def decide_when(table: pd.DataFrame) -> list[Answer]:
     """Points that a delay costs in the first epoch alone beyond those that it costs in the last."""
     answers = []
-    for study, where in COMPARED.items():
+    for study, where in RATE_POLICIES.items():
         rows, seen = rows_of(table, study)
         if not has(rows, "when", "never", "first", "last"):
             continue
@@ -535,9 +535,9 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
 
 # --- stable-rate
 
-TOLERANCE = 0.1
+LIMIT_TOLERANCE = 0.1
 """How far from theory's limit a measured one may be; ours."""
-NETWORKS = {
+NETWORK_NAMES = {
     "smooth": "a network of tanh units",
     "parts": "the same with mini-batches of a quarter of the images",
     "kinks": "LeNet-5, which has kinks",
@@ -547,7 +547,7 @@ NETWORKS = {
 def decide_stable(table: pd.DataFrame) -> list[Answer]:
     """The largest rate at which descent comes back to a minimum, over that of theory."""
     answers = []
-    for study, name in NETWORKS.items():
+    for study, name in NETWORK_NAMES.items():
         rows, seen = rows_of(table, study)
         if rows.empty:
             continue
@@ -572,8 +572,8 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
                 unit="of theory's limit",
                 paper="a minimum is stable under delay as its quadratic expansion is",
                 mark="derived",
-                at_least=1 - TOLERANCE,
-                at_most=1 + TOLERANCE,
+                at_least=1 - LIMIT_TOLERANCE,
+                at_most=1 + LIMIT_TOLERANCE,
                 bar_of="ours",
                 seen=seen,
                 first_said="differs",

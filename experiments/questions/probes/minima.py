@@ -29,7 +29,7 @@ APART = 0.001
 """How far from the minimum descent begins, along the direction in which it is sharpest."""
 LEFT = 10 * APART
 """A deviation beyond which the minimum has been left, whatever comes then."""
-PARTS = 4
+SAMPLE_PARTS = 4
 """A mini-batch of `leaving_by_parts` is one of so many parts of the samples."""
 PERIODS = 6  # of the oscillation at the limit; the first is the start's
 
@@ -182,7 +182,7 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
 
 def leaving_by_parts(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What `leaving` gives where each gradient is that of a random quarter of the samples."""
-    return leaving(config, given, PARTS)
+    return leaving(config, given, SAMPLE_PARTS)
 
 
 def _find_once(config: Config, task: Any, seed: int) -> Minimum:
