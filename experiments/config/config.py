@@ -115,7 +115,14 @@ class Config(Part):
         layers = self.task.layers()
         params = sum(layer.params for layer in layers)
         with _report_under_key(self):
-            self.algorithm.build(workers).slices(workers, params, layers)
+            slices = self.algorithm.build(workers).slices(workers, params, layers)
+        if getattr(type(self.learning).recipe, "needs_shapes", False):
+            if slices:
+                problem = "expected an optimiser of single numbers: no node has the whole model"
+                raise ConfigError("learning.optimizer", problem)
+            if not self.task.parameter_shapes():
+                problem = f"expected a network with matrices, which {self.task.model} is not"
+                raise ConfigError("learning.optimizer", problem)
 
     def as_dict(self) -> dict[str, Any]:
         """The config of one run as plain data with all defaults; `parse` reads it back."""

@@ -1,6 +1,7 @@
 """The engine: one virtual clock, its nodes, and the outcome."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,8 @@ from laggard.simulator.errors import Deadlock
 from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
-from laggard.simulator.learning.task import Task, bytes_of, layers_of
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Task, bytes_of, layers_of, shapes_of
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
@@ -70,6 +72,7 @@ class Simulation:
         defer: bool = True,
         record: Record | None = None,
     ) -> None:
+        algorithm = with_shapes(algorithm, task)
         algorithm.check_cluster(cluster)
         check_periods(stop, evaluate, cluster)
         self.cluster = cluster = cluster.bound(seeds.cluster)
@@ -293,3 +296,15 @@ class Simulation:
             models=self._learning.models,
             message_log=message_log,
         )
+
+
+def with_shapes(algorithm: "Algorithm", task: Task) -> "Algorithm":
+    """The algorithm, whose rule knows the shapes of the task's parameters where it needs them.
+
+    Raises:
+        InvalidSettingError: the task has no shapes, or others than the rule needs.
+    """
+    rule: Rule | None = getattr(algorithm, "rule", None)
+    if rule is None or not rule.needs_shapes:
+        return algorithm
+    return replace(algorithm, rule=rule.with_shapes(shapes_of(task)))  # type: ignore[type-var]

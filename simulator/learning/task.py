@@ -37,6 +37,12 @@ class Layer(Protocol):
     def work(self) -> float: ...
 
 
+def shapes_of(task: "Task") -> Mapping[str, tuple[int, ...]]:
+    """The shapes of the parameters by name, where the task has `shapes()`; none otherwise."""
+    shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = getattr(task, "shapes", None)
+    return shapes() if shapes else {}
+
+
 def layers_of(task: "Task") -> Sequence[Layer]:
     """The layers of what is learnt, where the task has `layers()`; none otherwise."""
     layers: Callable[[], Sequence[Layer]] | None = getattr(task, "layers", None)

@@ -33,6 +33,7 @@ from laggard.simulator.learning.rules import (
     ClipValue,
     Cosine,
     Lion,
+    Muon,
     Step,
     WarmUp,
 )
@@ -327,7 +328,7 @@ def test_dropout_of_inputs_acts_as_ridge() -> None:
 def test_every_clip_has_statements() -> None:
     """Each kind of clipping and each optimiser has a statement."""
     assert {type(clip) for clip, _ in CLIPPED.values()} == {*CLIPS.values()} - {CLIPS["none"]}
-    decoupled = {AdamW, Lion}
+    decoupled = {AdamW, Lion, Muon}
     assert {type(optimizer) for optimizer, _ in COUPLED.values()} | decoupled == {
         *OPTIMIZERS.values()
     }

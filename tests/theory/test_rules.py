@@ -21,6 +21,7 @@ from laggard.simulator.learning.rules import (
     DelayAdaptive,
     GapAware,
     Lion,
+    Muon,
     OneOverN,
     Rescaled,
     Staleness,
@@ -265,7 +266,7 @@ def test_lion_steps_by_signs() -> None:
 def test_every_rule_has_statements() -> None:
     """Each optimiser, schedule and compensation has a statement."""
     compared = {type(optimizer) for optimizer, _ in TORCH.values()}
-    assert compared | {Lion} == set(OPTIMIZERS.values())
+    assert compared | {Lion, Muon} == set(OPTIMIZERS.values())  # test_muon.py
     scheduled = {type(schedule) for _, schedule, _ in SCHEDULED.values()}
     assert scheduled == {*SCHEDULES.values(), Chained} - {SCHEDULES["constant"]}
     compensations = {type(compensation) for _, compensation in LATE.values()}

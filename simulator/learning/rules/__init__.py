@@ -3,6 +3,7 @@
 from laggard.simulator.learning.rules.clipping import CLIPS, ClipNorm, ClipValue, Unclipped
 from laggard.simulator.learning.rules.compensations import DCASGDa, DCASGDc, GapAware
 from laggard.simulator.learning.rules.contrib.lion import Lion
+from laggard.simulator.learning.rules.contrib.muon import Muon
 from laggard.simulator.learning.rules.contrib.rescaled import Rescaled
 from laggard.simulator.learning.rules.damping import (
     DelayAdaptive,
@@ -37,6 +38,7 @@ OPTIMIZERS: dict[str, type] = {
     "adam": Adam,
     "adamw": AdamW,
     "lion": Lion,
+    "muon": Muon,
 }
 COMPENSATIONS: dict[str, type] = {
     "none": Uncompensated,
@@ -68,6 +70,7 @@ __all__ = [
     "DelayAdaptive",
     "GapAware",
     "Lion",
+    "Muon",
     "Nesterov",
     "OneOverN",
     "Progress",

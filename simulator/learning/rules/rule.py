@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.errors import InvalidSettingError, Settings
@@ -65,6 +65,20 @@ class Rule(Settings):
     compensation: Compensation = field(default_factory=Uncompensated)
     clip: Clip = field(default_factory=Unclipped)
     weight_decay: NonNegativeScalar = 0.0
+
+    def with_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> "Rule":
+        """The rule for a model whose parameters have these shapes, by name and in their order.
+
+        Raises:
+            InvalidSettingError: the optimiser needs others.
+        """
+        optimizer: Any = self.optimizer
+        return replace(self, optimizer=optimizer.with_shapes(shapes))
+
+    @property
+    def needs_shapes(self) -> bool:
+        """Whether the optimiser treats matrices and vectors in different ways."""
+        return bool(getattr(self.optimizer, "needs_shapes", False))
 
     def init(self, weights: "Tensor", replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.

@@ -1,0 +1,150 @@
+"""Muon: momentum whose matrices are made orthogonal before each step."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from laggard.simulator.errors import InvalidSettingError, Settings
+from laggard.simulator.learning.rules.optimizers import AdamW, Moments, Optimizer, running, zeros
+from laggard.simulator.learning.rules.scalars import Decay, NonNegativeScalar, Scalar, cast
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STEPS = 5
+FACTORS = (3.4445, -4.7750, 2.0315)
+"""a, b, c of the odd polynomial a s + b s^3 + c s^5, which brings a singular value s towards 1."""
+SMALLEST = 1e-7  # keeps the divisor from 0
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of each parameter by its name, in the order of the vector."""
+
+
+@dataclass(frozen=True)
+class Muon(Settings, Optimizer):
+    """Steps along orthogonal matrices for the hidden weights, AdamW for all other parameters.
+
+    Of the mean gradient G of a matrix with n rows and m columns:
+
+        B <- momentum B + (1 - momentum) G;  U = momentum B + (1 - momentum) G;
+        X = U / |U|, five times X <- a X + (b A + c A A) X with A = X X^T;
+        w <- w - lr (sqrt(max(1, n / m)) X + weight_decay w).
+
+    A convolution is a matrix with a row for each output. Vectors, embeddings (parameters with
+    `embed` in their names) and the last matrix, which makes the outputs, take AdamW's steps. The
+    iteration runs in the precision of the weights, where that of `torch.optim.Muon` is bfloat16,
+    which moves a step by 1 to 3 %.
+
+    It needs the shapes of a network's parameters, and the whole model on one node: neither shards
+    nor stages of a pipeline.
+
+    Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`.
+
+    Attributes:
+        momentum: decay of the running mean of gradients of matrices.
+        weight_decay: by which share of it, times the learning rate, a weight shrinks with every
+            step.
+        others_rate: the learning rate of AdamW over that of the matrices.
+        beta1: AdamW's decay of the running mean of gradients.
+        beta2: AdamW's decay of the running mean of their squares.
+        eps: keeps AdamW's divisor from 0.
+    """
+
+    needs_shapes: ClassVar[bool] = True
+
+    momentum: Decay = 0.95
+    weight_decay: NonNegativeScalar = 0.0
+    others_rate: NonNegativeScalar = 1.0
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: NonNegativeScalar = 1e-8
+
+    def with_shapes(self, shapes: Shapes) -> "ShapedMuon":
+        """The optimiser of a model whose parameters have these shapes.
+
+        Raises:
+            InvalidSettingError: the task has no shapes, or no hidden matrix.
+        """
+        if not any(is_hidden for _, is_hidden in places(shapes)):
+            expected = "a network with hidden matrices"
+            raise InvalidSettingError("Muon", "optimizer", expected, "a task without any")
+        return ShapedMuon(**vars(self), shapes=dict(shapes))
+
+    def init(self, weights: "Tensor") -> Any:
+        raise InvalidSettingError("Muon", "optimizer", "with_shapes(...) before it is used", "none")
+
+
+class MuonState(NamedTuple):
+    """The running mean of gradients, and AdamW's state, both of all parameters."""
+
+    velocity: "Tensor"
+    moments: Moments
+
+
+@dataclass(frozen=True)
+class ShapedMuon(Muon):
+    """Muon for a model whose parameters have known shapes.
+
+    Attributes:
+        shapes: of the parameters by name, in their order.
+    """
+
+    shapes: Shapes = None  # type: ignore[assignment]  # `with_shapes` gives it
+
+    def init(self, weights: "Tensor") -> MuonState:
+        params = sum(map(math.prod, self.shapes.values()))
+        if weights.shape[1] != params:
+            expected = f"all {params} parameters on one node"
+            raise InvalidSettingError("Muon", "optimizer", expected, f"{weights.shape[1]} of them")
+        return MuonState(zeros(weights), self._adamw().init(weights))
+
+    def step(
+        self, gradient: "Tensor", state: MuonState, weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, MuonState]":
+        import torch
+
+        velocity = running(self.momentum, state.velocity, gradient)
+        direction = running(self.momentum, velocity, gradient)
+        rate = lr * self.others_rate
+        others, moments = self._adamw().step(gradient, state.moments, weights, rate)
+        changes = []
+        start = 0
+        for shape, is_hidden in places(self.shapes):
+            place = slice(start, start + math.prod(shape))
+            start = place.stop
+            if not is_hidden:
+                changes.append(others[:, place])
+                continue
+            rows = shape[0]
+            columns = math.prod(shape[1:])
+            matrices = direction[:, place].reshape(-1, rows, columns)
+            step = math.sqrt(max(1, rows / columns)) * orthogonal(matrices).flatten(1)
+            step = step + cast(self.weight_decay, weights) * weights[:, place]
+            changes.append(step * -cast(lr, weights))
+        return torch.cat(changes, dim=1), MuonState(velocity, moments)
+
+    def _adamw(self) -> AdamW:
+        return AdamW(self.beta1, self.beta2, self.eps, self.weight_decay)
+
+
+def places(shapes: Shapes) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """The shape of each parameter, and whether it is a hidden matrix."""
+    matrices = [name for name, shape in shapes.items() if len(shape) > 1 and "embed" not in name]
+    hidden = matrices[:-1]  # the last one makes the outputs
+    for name, shape in shapes.items():
+        yield shape, name in hidden
+
+
+def orthogonal(matrices: "Tensor") -> "Tensor":
+    """Matrices `(ensemble, n, m)` with singular values near 1 and the singular vectors of these."""
+    size = matrices.norm(dim=(1, 2), keepdim=True)
+    x: "Tensor" = matrices / size.clamp(min=SMALLEST)
+    is_tall = x.shape[1] > x.shape[2]
+    if is_tall:
+        x = x.transpose(1, 2)
+    first, third, fifth = FACTORS
+    for _ in range(STEPS):
+        square = x @ x.transpose(1, 2)
+        x = first * x + (third * square + fifth * square @ square) @ x
+    return x.transpose(1, 2) if is_tall else x

@@ -1,0 +1,124 @@
+"""Muon against its polynomial, its symmetries, and torch's own."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import _muon
+
+from laggard.simulator import Rule
+from laggard.simulator.learning.rules import Muon
+from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, orthogonal, places
+from tests.theory.statements import at_most, close, equal
+from tests.theory.trials import (
+    LR,
+    ONE,
+    UPDATES,
+    batches_of,
+    first_weights,
+    gradient_of,
+    method,
+    perceptron,
+    weights_after,
+)
+
+JORDAN = "Jordan et al. (2024)"
+
+
+def polynomial(value: float) -> float:
+    """The polynomial of a singular value, applied as often as the iteration does."""
+    first, third, fifth = FACTORS
+    for _ in range(STEPS):
+        value = first * value + third * value**3 + fifth * value**5
+    return value
+
+
+def random_matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(1, rows, columns, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_orthogonal_matrix_keeps_its_directions(size: int) -> None:
+    """An orthogonal n x n matrix gives itself times the polynomial of 1 / sqrt(n)."""
+    matrix, _ = torch.linalg.qr(random_matrix(size, size))
+    expected = polynomial(1 / math.sqrt(size)) * matrix
+    text = f"muon: an orthogonal matrix of {size} gives its multiple"
+    close(text, orthogonal(matrix), expected, source=JORDAN)
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
+def test_orthogonal_turns_with_the_matrix(shape: tuple[int, int]) -> None:
+    """O(Q G R) = Q O(G) R for orthogonal Q and R, and O(c G) = O(G)."""
+    rows, columns = shape
+    matrix = random_matrix(rows, columns)
+    left, _ = torch.linalg.qr(random_matrix(rows, rows, 1))
+    right, _ = torch.linalg.qr(random_matrix(columns, columns, 2))
+    turned = left @ orthogonal(matrix) @ right
+    text = f"muon: O(Q G R) = Q O(G) R, {rows} x {columns}"
+    close(text, orthogonal(left @ matrix @ right), turned, source=JORDAN)
+    close("muon: O(1000 G) = O(G)", orthogonal(1000 * matrix), orthogonal(matrix), source=JORDAN)
+
+
+def test_singular_values_come_near_one() -> None:
+    """Each is the polynomial of the old one over the norm: within [0.68, 1.21] from 0.003 on."""
+    matrix = random_matrix(40, 40)
+    before = torch.linalg.svdvals(matrix / matrix.norm())
+    after = np.sort(torch.linalg.svdvals(orthogonal(matrix)).numpy().ravel())
+    expected = np.sort([polynomial(float(value)) for value in before.ravel()])
+    equal("muon: singular values over those of the polynomial", 1.0, after / expected,
+          source=JORDAN, rtol=1e-9)  # fmt: skip
+    large = [polynomial(value) for value in np.geomspace(0.003, 1.0, 2000)]
+    at_most("muon: greatest singular value from 0.003 on", 1.2024, large, source="derived")
+    at_most("muon: its inverse", 1 / 0.68, [1 / value for value in large], source="derived")
+
+
+def torchs_muon(task: Any, settings: dict[str, float], updates: int = UPDATES) -> Tensor:
+    """A loop of torch's Muon on the hidden matrices and its AdamW on all other parameters."""
+    batches = batches_of(task)
+    weights = first_weights(task)
+    shapes = task.shapes()
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    parts = weights[0].split(sizes)
+    params = [nn.Parameter(part.reshape(shape).clone())
+              for part, shape in zip(parts, shapes.values(), strict=True)]  # fmt: skip
+    hidden = [
+        param for param, (_, is_hidden) in zip(params, places(shapes), strict=True) if is_hidden
+    ]
+    others = [param for param in params if all(param is not matrix for matrix in hidden)]
+    steps = [
+        torch.optim.Muon(hidden, LR, **settings),
+        torch.optim.AdamW(others, LR, weight_decay=0.1),
+    ]
+    for _ in range(updates):
+        flat = torch.cat([param.detach().flatten() for param in params])[None]
+        gradient = gradient_of(task, flat, next(batches))
+        for param, own in zip(params, gradient[0].split(sizes), strict=True):
+            param.grad = own.reshape(param.shape)
+        for step in steps:
+            step.step()
+    return torch.cat([param.detach().flatten() for param in params])[None]
+
+
+def test_muon_is_torchs_but_for_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's iteration, which is in bfloat16, replaced by ours it is the same."""
+    task = perceptron(5, 4)
+    rule = Rule(Muon(momentum=0.9, weight_decay=0.1), lr=LR)
+    settings = {"momentum": 0.9, "weight_decay": 0.1}
+    # one step: the directions of many differ more, since each has the same length
+    first = weights_after(ONE, method("delayed", rule), task, 1)
+    rounded = torchs_muon(task, settings, 1)
+    apart = float((first - rounded).norm() / (first - first_weights(task)).norm())
+    at_most("muon: one step from torch's, over its length", 0.03, apart, source="torch")
+    mine = weights_after(ONE, method("delayed", rule), task)
+
+    def iterate(update: Tensor, *_: Any) -> Tensor:
+        return orthogonal(update[None])[0]
+
+    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", iterate)
+    close(
+        "muon = torch's with the same iteration", mine, torchs_muon(task, settings), source="torch"
+    )
