@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from itertools import chain
 
 from laggard.experiments.config.errors import ConfigError, suggest
-from laggard.experiments.questions import compensation, delay, gossip, schedules, waiting
+from laggard.experiments.questions import (
+    compensation,
+    delay,
+    gossip,
+    schedules,
+    staleness_rates,
+    waiting,
+)
 from laggard.experiments.questions.question import Question
 
 FAMILIES = (
     delay.QUESTIONS,
     schedules.QUESTIONS,
+    staleness_rates.QUESTIONS,
     compensation.QUESTIONS,
     gossip.QUESTIONS,
     waiting.QUESTIONS,

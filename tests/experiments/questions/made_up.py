@@ -5,8 +5,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from laggard.experiments.questions.question import Answer
 from laggard.experiments.questions.store import normalise
+from laggard.experiments.questions.words import Word
+
+CASES = pytest.mark.parametrize(
+    ("value", "deviation", "seeds", "role", "word"),
+    [
+        ("right", 0.002, 10, "report", Word.AGREES),
+        ("wrong", 0.002, 10, "report", Word.DIFFERS),
+        ("right", 0.6, 10, "report", Word.CANNOT_TELL),
+        ("right", 0.002, 5, "report", Word.CANNOT_TELL),
+        ("right", 0.002, 10, "seen", Word.NOT_DECIDED),
+    ],
+)
+"""Where the paper is right or wrong; with wide seeds, with few, with seeds that had been seen."""
+
+
+def words(answers: Sequence[Answer]) -> list[Word]:
+    """The word of each answer."""
+    return [answer.judgement.word for answer in answers]
 
 
 def rows(

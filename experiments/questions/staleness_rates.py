@@ -1,0 +1,321 @@
+"""Learning rates that are divided by staleness, staleness that grows, and the rates that a minimum
+bears.
+"""
+
+import numpy as np
+import pandas as pd
+
+from laggard.experiments.questions.numbers import by_seed, lost_of, paired, select
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
+from laggard.experiments.questions.schedules import (
+    CONSTANT_DELAYS,
+    cost,
+    gained,
+    has,
+    middle,
+    rows_of,
+    wanted,
+)
+from laggard.experiments.questions.words import estimate, ratio, share
+
+# --- rate-by-staleness
+
+
+def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
+    """What division by staleness lacks to synchronous SGD, what it gains over a constant rate, and
+    what a rate over N loses to constant delays.
+    """
+    return [
+        *_decide_synchronous(table),
+        *_decide_own_staleness(table),
+        *_decide_divided(table),
+    ]
+
+
+def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
+    rows, seen = rows_of(table, "synchronous")
+    if not has(rows, "method", "synchronous", "by staleness"):
+        return []
+    accuracy = {
+        method: by_seed(rows, "accuracy", method=method) for method in rows["method"].unique()
+    }
+    level = accuracy["synchronous"]
+    lacks = {method: estimate(100 * (level.mean() - own)) for method, own in accuracy.items()}
+    own = lacks.pop("by staleness")
+    del lacks["synchronous"]
+    return [
+        Answer(
+            asks="Does a rate divided by staleness reach the synchronous level?",
+            says=(
+                f"{own.mean.value:.1f} points behind in the mean, {middle(own):.1f} in the "
+                "median, at synchronous SGD's best rate"
+            ),
+            number=own,
+            unit="points behind",
+            paper="lr / staleness converges to the synchronous level",
+            mark="notes",
+            at_most=1.0,
+            bar_of="ours",
+            seen=seen,
+            opponent=lost_of(rows, "accuracy", method="synchronous"),
+            first_said="differs, cannot tell here",
+            wants=wanted(own),
+            beside={f"behind, {method}": number for method, number in lacks.items()},
+        )
+    ]
+
+
+TIMES = {
+    "heavy tail": "of a heavy tail",
+    "slow worker": "ten times as long for one worker",
+    "even": "nearly even",
+}
+
+
+def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
+    rows, seen = rows_of(table, "rates")
+    gains = {}
+    for times in rows["times"].unique() if "times" in rows else ():
+        own, constant = (
+            by_seed(rows, "accuracy", times=times, rule=rule)
+            for rule in ("by staleness", "constant")
+        )
+        gains[times] = gained(own, constant)
+    former, _ = rows_of(table, "one rate")
+    if has(former, "rule", "by staleness", "constant"):
+        own, constant = (
+            by_seed(former, "accuracy", rule=rule) for rule in ("by staleness", "constant")
+        )
+        gains["nearly even, at one rate and that over 30"] = estimate(100 * (own - constant.mean()))
+    if not gains:
+        return []
+    varied = [times for times in ("heavy tail", "slow worker") if times in gains]
+    first = [*varied, *gains][0]
+    number = gains.pop(first)
+    return [
+        Answer(
+            asks="Is each gradient's own staleness better than one lower rate?",
+            says=f"{number.mean.value:+.2f} points where times are {TIMES.get(first, first)}",
+            number=number,
+            unit="points gained",
+            seen=seen,
+            wants=wanted(number),
+            beside={TIMES.get(times, times): gain for times, gain in gains.items()},
+        )
+    ]
+
+
+def _decide_divided(table: pd.DataFrame) -> list[Answer]:
+    rows, seen = rows_of(table, "delays")
+    if not has(rows, "setting", "whole rate"):
+        return []
+    whole = by_seed(rows, "accuracy", setting="whole rate")
+    lost = {}
+    for setting in rows["setting"].unique():
+        if setting != "whole rate":
+            lost[setting] = cost(by_seed(rows, "accuracy", setting=setting), whole)
+    late = sorted((int(name.split()[0]), name) for name in lost if name.endswith("late"))
+    delay, least = late[0]
+    number = lost.pop(least)
+    return [
+        Answer(
+            asks="Does a rate divided by N make up for gradients N updates late?",
+            says=f"lr / {delay + 1} costs {number.mean.value:.1f} points at a delay of {delay}",
+            number=number,
+            unit="points lost",
+            paper="the rate is divided by N",
+            mark="notes",
+            at_most=1.0,
+            bar_of="ours",
+            seen=seen,
+            first_said="cannot tell here",
+            wants=wanted(number),
+            beside={f"lost, {name}": of for name, of in lost.items()},
+        )
+    ]
+
+
+# --- staleness-ramp
+
+
+def decide_ramp(table: pd.DataFrame) -> list[Answer]:
+    """The share of runs that fail without a ramp, and how the error grows with the delay."""
+    answers = []
+    start, seen = rows_of(table, "start")
+    ladder, ladder_seen = rows_of(table, "ladder")
+    if has(start, "start", "ramp", "at once"):
+        ramp, at_once = (by_seed(start, "accuracy", start=name) for name in ("ramp", "at once"))
+        line = ramp.median() / 2
+        failed = int((at_once.fillna(0.0) < line).sum())
+        ramp_failed = int((ramp.fillna(0.0) < line).sum())
+        gain = gained(ramp, at_once)
+        beside = {
+            "with the ramp": share(ramp_failed, len(ramp)),
+            "points gained by the ramp": gain,
+        }
+        if has(ladder, "delay", "50 at once"):
+            own = (by_seed(ladder, "accuracy", delay=name) for name in ("50", "50 at once"))
+            beside["points gained, each at its best rate"] = gained(*own)
+        answers.append(
+            Answer(
+                asks="Must staleness be ramped up?",
+                says=(
+                    f"{failed} of {len(at_once)} runs fail without a ramp, which is worth "
+                    f"{gain.mean.value:.0f} points"
+                ),
+                number=share(failed, len(at_once)),
+                unit="of the runs",
+                paper="training fails unless staleness is ramped up",
+                mark="recalled",
+                at_least=0.5,
+                bar_of="ours",
+                seen=seen,
+                first_said="cannot tell here",
+                beside=beside,
+            )
+        )
+    if has(ladder, "delay", "no delay", "50"):
+        delays = [delay for delay in ("50", "20") if has(ladder, "delay", delay)]
+        error = {
+            delay: 1 - by_seed(ladder, "accuracy", delay=delay) for delay in ("no delay", *delays)
+        }
+        grows = {delay: ratio(*paired(error[delay], error["no delay"])) for delay in delays}
+        answers.append(
+            Answer(
+                asks="How does the error grow with staleness?",
+                says=f"{middle(grows['50']):.1f} times in the median at a staleness of 50",
+                number=grows.pop("50"),
+                unit="times the error without",
+                paper="about 2.2 times at 50 is reported, 1.3 at 20",
+                mark="recalled",
+                seen=ladder_seen,
+                wants=0.5,
+                beside={f"at {delay}": number for delay, number in grows.items()},
+            )
+        )
+    return answers
+
+
+# --- stable-rate
+
+LIMIT_TOLERANCE = 0.1
+"""How far from theory's limit a measured one may be; ours."""
+NETWORK_NAMES = {
+    "smooth": "a network of tanh units",
+    "parts": "the same with mini-batches of a quarter of the images",
+    "kinks": "LeNet-5, which has kinks",
+}
+
+
+def decide_stable(table: pd.DataFrame) -> list[Answer]:
+    """The largest rate at which descent comes back to a minimum, over that of theory."""
+    answers = []
+    for study, name in NETWORK_NAMES.items():
+        rows, seen = rows_of(table, study)
+        if rows.empty:
+            continue
+        limits = stable_limits(select(rows, of="growth"))
+        plain = limits[0.0]
+        own = estimate(np.exp(np.log(plain).mean(axis=1, skipna=False)).round(4))
+        why = ""
+        if plain.isna().to_numpy().any():
+            why = "a limit lies beyond the rates tried"
+        beside = {
+            f"at a delay of {delay:g}, momentum {momentum:g}": estimate(limits[momentum][delay])
+            for momentum, delay in limits
+        }
+        slope = select(rows, of="slope").groupby("seed")["value"].max()
+        beside["slope of the loss that the search for minima left"] = estimate(slope)
+        step = float(np.diff(np.sort(rows["lr"].unique())).min())
+        answers.append(
+            Answer(
+                asks="Up to which rate is a minimum stable under delay?",
+                says=f"{name}: up to {own.mean.value:.2f} of it, by rates {step:.2g} apart",
+                number=own,
+                unit="of theory's limit",
+                paper="a minimum is stable under delay as its quadratic expansion is",
+                mark="derived",
+                at_least=1 - LIMIT_TOLERANCE,
+                at_most=1 + LIMIT_TOLERANCE,
+                bar_of="ours",
+                seen=seen,
+                first_said="differs",
+                why=why,
+                wants=0.02,
+                beside=beside,
+            )
+        )
+    return answers
+
+
+def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
+    """Halfway, on a log axis, from the largest rate that comes back to the next one, which leaves.
+
+    A row a seed, a column a momentum and delay; NaN where the rates do not have both.
+    """
+    limits = {}
+    for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):
+        by_rate = own.set_index("lr")["value"].sort_index()
+        back = by_rate.index[by_rate < 1]
+        beyond = by_rate.index[by_rate.index > back.max()] if len(back) else back
+        limits[momentum, delay, seed] = np.nan
+        if len(beyond):
+            limits[momentum, delay, seed] = np.sqrt(back.max() * beyond.min())
+    return pd.Series(limits).round(4).unstack([0, 1])
+
+
+BY_STALENESS = Question(
+    name="rate-by-staleness",
+    asks="Does dividing each gradient by its own staleness help, or only a lower rate?",
+    topic="delay",
+    setting="LeNet-5, MNIST, 30 workers, batch 16, momentum 0.9, 12 and 4 epochs",
+    papers=("zhang2016",),
+    studies={
+        "synchronous": Study("rate-by-staleness-synchronous", ("accuracy",)),
+        "rates": Study("rate-by-staleness", ("accuracy",)),
+        "delays": Study("rate-by-staleness-delays", ("accuracy",)),
+    },
+    decide=decide_by_staleness,
+    drawing=Drawing(
+        "accuracy",
+        "method",
+        ylabel="test accuracy (%)",
+        xlabel="method, at the rate of synchronous SGD",
+        where={"study": "synchronous"},
+    ),
+)
+RAMP = Question(
+    name="staleness-ramp",
+    asks="Must staleness be ramped up?",
+    topic="delay",
+    setting="LeNet-5, MNIST, batch 32, plain SGD, delays up to 50, 3 epochs",
+    papers=("chen2016",),
+    studies={
+        "start": Study("staleness-ramp-start", ("accuracy",)),
+        "ladder": Study("staleness-ramp", ("accuracy",)),
+    },
+    decide=decide_ramp,
+    fixed=CONSTANT_DELAYS,
+    drawing=Drawing(
+        "accuracy",
+        "delay",
+        ylabel="test accuracy (%)",
+        xlabel="delay (updates)",
+        where={"study": "ladder"},
+    ),
+)
+STABLE = Question(
+    name="stable-rate",
+    asks="Up to which rate is a minimum stable under delay?",
+    topic="delay",
+    setting="128 images of MNIST, delayed descent from beside a minimum, two layers of 32 tanh units",
+    papers=("giladi2020",),
+    studies={
+        "smooth": Study("stable-rate", probe="leaving"),
+        "parts": Study("stable-rate-parts", probe="leaving_by_parts"),
+        "kinks": Study("stable-rate-kinks", probe="leaving"),
+    },
+    decide=decide_stable,
+    fixed=CONSTANT_DELAYS,
+)
+QUESTIONS = (BY_STALENESS, RAMP, STABLE)

@@ -1,0 +1,185 @@
+"""What decides the questions about rates divided by staleness, ramps and minima, on made-up numbers."""
+
+import numpy as np
+import pytest
+
+from laggard.experiments.questions.staleness_rates import (
+    decide_by_staleness,
+    decide_ramp,
+    decide_stable,
+)
+from laggard.experiments.questions.words import Word
+from tests.experiments.questions.made_up import CASES, rows, spread, table, words
+
+AGREES, DIFFERS, OPEN, SEEN = Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL, Word.NOT_DECIDED
+
+
+# --- rate-by-staleness
+
+
+def synchronous(own, deviation=0.001, seeds=10, role="report"):
+    return [
+        rows("accuracy", spread(0.98, 0.0, seeds), role, "synchronous", method="synchronous"),
+        rows("accuracy", spread(own, deviation, seeds), role, "synchronous", method="by staleness"),
+    ]
+
+
+@CASES
+def test_division_by_staleness_reaches_the_synchronous_level(value, deviation, seeds, role, word):
+    own = {"right": 0.979, "wrong": 0.95}[value]
+    answers = decide_by_staleness(table(*synchronous(own, deviation, seeds, role)))
+    assert words(answers) == [word]
+
+
+def test_lost_runs_are_apart():
+    """More lost runs than the opponent has leave the word open, whatever the others reach."""
+    level, own = synchronous(0.98)
+    own.loc[own["seed"] < 6, ["value", "lost"]] = np.nan, True
+    (answer,) = decide_by_staleness(table(level, own))
+    assert answer.number.lost == 6
+    assert answer.judgement == (OPEN, "more runs are lost")
+
+
+def test_one_collapsed_run_parts_mean_and_median():
+    level, own = synchronous(0.98)
+    own.loc[own["seed"] == 3, "value"] = 0.1
+    (answer,) = decide_by_staleness(table(level, own))
+    assert answer.judgement.word is OPEN
+    assert answer.number.median.value == pytest.approx(0, abs=0.1)
+
+
+def test_own_staleness_is_held_against_a_constant_rate():
+    """First where times have a heavy tail; no paper has a bar for it."""
+    parts = [
+        rows(
+            "accuracy",
+            spread(0.9 + gain * (rule == "by staleness"), 0.0, 10),
+            study="rates",
+            times=times,
+            rule=rule,
+        )
+        for times, gain in (("even", 0.0), ("heavy tail", 0.03))
+        for rule in ("constant", "by staleness")
+    ]
+    (answer,) = decide_by_staleness(table(*parts))
+    assert answer.number.mean.value == pytest.approx(3)
+    assert answer.beside["nearly even"].mean.value == pytest.approx(0)
+    assert answer.judgement.word is Word.NONE
+
+
+@pytest.mark.parametrize(("late", "word"), [(0.978, AGREES), (0.95, DIFFERS)])
+def test_rate_over_n_is_judged_at_the_least_delay(late, word):
+    values = {"whole rate": 0.98, "128 late": 0.5, "16 late": late, "lr / 17 alone": 0.979}
+    parts = [
+        rows("accuracy", spread(value, 0.001, 10), study="delays", setting=setting)
+        for setting, value in values.items()
+    ]
+    (answer,) = decide_by_staleness(table(*parts))
+    assert answer.judgement.word is word
+    assert answer.number.mean.value == pytest.approx(100 * (0.98 - late), abs=0.1)
+    assert answer.beside["lost, 128 late"].mean.value == pytest.approx(48, abs=0.1)
+
+
+# --- staleness-ramp
+
+
+@pytest.mark.parametrize(
+    ("failed", "seeds", "role", "word"),
+    [
+        (18, 20, "report", AGREES),
+        (1, 20, "report", DIFFERS),
+        (9, 20, "report", OPEN),
+        (5, 5, "report", OPEN),
+        (18, 20, "seen", SEEN),
+    ],
+)
+def test_training_fails_without_a_ramp(failed, seeds, role, word):
+    """To fail is to end below half of the median with the ramp."""
+    at_once = np.where(np.arange(seeds) < failed, 0.4, 0.5)
+    answers = decide_ramp(
+        table(
+            rows("accuracy", [0.9] * seeds, role, "start", start="ramp"),
+            rows("accuracy", at_once, role, "start", start="at once"),
+        )
+    )
+    assert words(answers) == [word]
+    assert answers[0].number.mean.value == failed / seeds
+
+
+def test_lost_run_has_failed():
+    answers = decide_ramp(
+        table(
+            rows("accuracy", [0.9] * 10, study="start", start="ramp"),
+            rows("accuracy", [np.nan] * 4 + [0.9] * 6, study="start", start="at once"),
+        )
+    )
+    assert answers[0].number.mean.value == 0.4
+
+
+def test_error_grows_with_staleness():
+    """Ratios of errors to those without delay; a reported figure is no bar."""
+    parts = [
+        rows("accuracy", [1 - error] * 10, study="ladder", delay=delay)
+        for delay, error in (("no delay", 0.1), ("20", 0.15), ("50", 0.3))
+    ]
+    (answer,) = decide_ramp(table(*parts))
+    assert answer.number.mean.value == pytest.approx(3)
+    assert answer.beside["at 20"].mean.value == pytest.approx(1.5)
+    assert answer.judgement.word is Word.NONE
+
+
+# --- stable-rate
+
+
+def growths(last, seeds=8, role="report", study="smooth", rates=(0.6, 0.8, 1.0, 1.2), **settings):
+    """The growth of seeds that come back up to the rate `last`, one a seed, and leave beyond."""
+    last = np.broadcast_to(last, seeds)
+    parts = [
+        rows(
+            "leaving",
+            np.where(lr <= last, 0.5, 2.0),
+            role,
+            study,
+            of="growth",
+            lr=lr,
+            **settings,
+        )
+        for lr in rates
+    ]
+    parts.append(rows("leaving", [1e-4] * seeds, role, study, of="slope", lr=0.6, **settings))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("last", "seeds", "role", "word"),
+    [
+        (0.95, 8, "report", AGREES),
+        (0.6, 8, "report", DIFFERS),
+        ([0.6, 0.95] * 4, 8, "report", OPEN),
+        (0.95, 5, "report", OPEN),
+        (0.95, 8, "seen", SEEN),
+        (1.2, 8, "report", OPEN),
+    ],
+)
+def test_minimum_is_stable_up_to_theory(last, seeds, role, word):
+    """Halfway from the last rate that comes back to the next; a grid that ends there has none."""
+    rates = (0.6, 0.95, 1.05, 1.2)
+    parts = growths(last, seeds, role, rates=rates, momentum=0.0, delay=2)
+    (answer,) = decide_stable(table(*parts))
+    assert answer.judgement.word is word
+    if last == 1.2:
+        assert answer.judgement.why == "a limit lies beyond the rates tried"
+    if last == 0.6:
+        assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5, abs=1e-4)
+
+
+def test_networks_have_an_answer_each():
+    smooth = growths(1.0, momentum=0.0, delay=2) + growths(0.8, momentum=0.9, delay=2)
+    kinks = growths(0.6, study="kinks", momentum=0.0, delay=2)
+    answers = decide_stable(table(*smooth, *kinks))
+    assert [answer.number.mean.value for answer in answers] == pytest.approx(
+        [1.2**0.5, (0.6 * 0.8) ** 0.5], abs=1e-4
+    )
+    assert answers[0].beside["at a delay of 2, momentum 0.9"].mean.value == pytest.approx(
+        0.8**0.5, abs=1e-4
+    )
