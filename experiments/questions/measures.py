@@ -4,6 +4,7 @@ A measure is called as in `laggard table` (`accuracy`, `loss`, `updates_to`, `st
 
     seconds_per_sample, seconds_per_update    virtual seconds of the whole run, over its number
     accuracy_by_epoch                         each evaluation, as `accuracy_at_2.5`
+    loss_by_time                              each evaluation, as `loss_at_0.1s` of virtual time
 
 A measure that waits for a target is taken for each target of the config's `tune`, or else for its
 `evaluate.target_accuracy`, as `epochs_to_0.98`.
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACES = {"seconds_per_sample": "samples", "seconds_per_update": "updates"}
-CURVES = {"accuracy_by_epoch": "accuracy_at", "loss_by_epoch": "loss_at"}
-COLUMNS = {"accuracy_by_epoch": "test_accuracy", "loss_by_epoch": "test_loss"}
+CURVES = {
+    "accuracy_by_epoch": ("accuracy_at_{:g}", "test_accuracy", "epoch"),
+    "loss_by_epoch": ("loss_at_{:g}", "test_loss", "epoch"),
+    "loss_by_time": ("loss_at_{:g}s", "test_loss", "time"),
+}
+"""Curve -> what an evaluation is called, the column of its value and that of its place."""
 
 
 def take(
@@ -99,16 +104,17 @@ def _rows(table: "pd.DataFrame") -> "pd.DataFrame":
 
 def _curve(results: Results, measure: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
     """The rows of each evaluation of a curve; members that diverged have none from there on."""
+    name, column, axis = CURVES[measure]
     metrics = results.metrics
     diverged = measure_runs(results, "updates")
     lost = diverged.set_index(["run", "member"])["diverged"]
-    keys = ["run", *results.keys, "member", "epoch"]
-    table = metrics[[*keys, COLUMNS[measure]]].rename(columns={COLUMNS[measure]: "value"})
+    keys = ["run", *results.keys, "member", axis]
+    table = metrics[[*keys, column]].rename(columns={column: "value"})
     table["run"] = table["run"].astype(str)
     table["lost"] = lost.reindex(list(zip(table["run"], table["member"], strict=True))).to_numpy()
     table = table.dropna(subset=["value"])
-    for epoch, rows in table.groupby(table["epoch"].round(3)):
-        yield f"{CURVES[measure]}_{epoch:g}", rows.drop(columns=["member", "epoch"])
+    for place, rows in table.groupby(table[axis].round(3)):
+        yield name.format(place), rows.drop(columns=["member", axis])
 
 
 def targets_of(config: Config) -> list[float]:
