@@ -8,6 +8,7 @@ from laggard.experiments.questions import (
     compensation,
     delay,
     gossip,
+    quadratics,
     schedules,
     staleness_rates,
     waiting,
@@ -21,6 +22,7 @@ FAMILIES = (
     compensation.QUESTIONS,
     gossip.QUESTIONS,
     waiting.QUESTIONS,
+    quadratics.QUESTIONS,
 )
 QUESTIONS = {question.name: question for question in chain(*FAMILIES)}
 

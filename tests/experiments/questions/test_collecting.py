@@ -5,11 +5,14 @@ import pandas as pd
 import pytest
 
 from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import load
 from laggard.experiments.questions import collecting
 from laggard.experiments.questions.catalogue import QUESTIONS, questions
+from laggard.experiments.questions.measures import take
 from laggard.experiments.questions.store import read_numbers, write_numbers
 from laggard.experiments.results.files import ResultError
+from laggard.experiments.running.sweep import sweep
 
 SPEEDUP = QUESTIONS["delay-speedup"]
 EMPTY = pd.DataFrame(columns=["study", "role", "run"])
@@ -77,6 +80,15 @@ def test_file_that_is_no_table_is_one_line(tmp_path):
 def test_override_that_changes_nothing_or_too_much_is_refused(override, problem):
     with pytest.raises(ConfigError, match=problem):
         collecting.study_config(SPEEDUP, "targets", "smoke", [override])
+
+
+def test_loss_by_time_has_a_measure_for_each_evaluation(tmp_path):
+    config = load("example:studies/uneven-workers-race", scale="smoke")
+    early = sweep(config, tmp_path, jobs=1, planned=runs(config)[:1])
+    table = take(early, ["loss_by_time"])
+    assert set(table["measure"]) == {f"loss_at_{tenth / 10:g}s" for tenth in range(11)}
+    final = early.final["test_loss"].iloc[0]
+    assert table.set_index("measure")["value"]["loss_at_1s"] == final
 
 
 def test_unknown_question_is_suggested():

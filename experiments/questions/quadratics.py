@@ -1,0 +1,319 @@
+"""On quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from laggard.experiments.questions.numbers import (
+    TUNE,
+    at_best,
+    by_seed,
+    choose,
+    paired,
+    reporting,
+    select,
+)
+from laggard.experiments.questions.question import Answer, Drawing, Question, Study
+from laggard.experiments.questions.words import Estimate, estimate, exact, ratio
+
+AT_AN_END = "a best rate lies at an end of its grid"
+
+# --- which server is first to a loss
+
+
+class Soonest(NamedTuple):
+    """What the seeds that choose take, and the seconds to the loss of those that report.
+
+    Attributes:
+        method: its name.
+        at_an_end: whether its rate lies at an end of the grid.
+        seconds: a number a seed.
+    """
+
+    method: str
+    at_an_end: bool
+    seconds: pd.Series
+
+
+def soonest(table: pd.DataFrame, family: str) -> Soonest:
+    """Of the methods whose names begin with `family` that which is first to the loss on the seeds
+    that choose, each at its best rate.
+    """
+    measure = str(table["measure"].iloc[0])
+    own = table[table["method"].str.startswith(family)]
+    chosen = choose(own, measure, "time", settings=["method"])
+    tuned = at_best(own[own["role"] == TUNE], chosen)
+    means = tuned["value"].mask(tuned["lost"], np.inf).groupby(tuned["method"]).mean()
+    best = str(means.idxmin())
+    rows, _ = reporting(own)
+    seconds = by_seed(at_best(rows, chosen), measure, method=best)
+    edge = chosen.set_index("method")["edge"][best]
+    return Soonest(best, bool(edge), seconds)
+
+
+def time_ratio(one: Soonest, other: Soonest) -> Estimate:
+    """The time of one method over that of another."""
+    return ratio(*paired(one.seconds, other.seconds))
+
+
+def decide_uneven(table: pd.DataFrame) -> list[Answer]:
+    """Ringmaster's time to a loss over asynchronous SGD's, with workers as uneven as i."""
+    answers = []
+    own = select(table, study="uneven")
+    if len(own):
+        answers.append(_ringmaster(own, select(table, study="noise")))
+    race = select(table, study="race")
+    if len(race):
+        answers.append(_middle(race))
+    waiting = select(table, study="waiting")
+    if len(waiting):
+        for tail in ("light", "heavy"):
+            if (waiting["tail"] == tail).any():
+                answers.append(_synchronous(select(waiting, tail=tail), tail))
+    return answers
+
+
+def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
+    _, seen = reporting(own)
+    uneven = select(own, speeds="i")
+    alone, ringmaster = soonest(uneven, "async"), soonest(uneven, "ringmaster")
+    number = time_ratio(ringmaster, alone)
+    beside = {}
+    for speeds in dict.fromkeys(own["speeds"]):
+        at = select(own, speeds=speeds)
+        for against, called in (("async", "asynchronous"), ("sync", "synchronous")):
+            other = soonest(at, against)
+            for family, name in (("ringmaster", "Ringmaster"), ("rennala", "Rennala")):
+                if (speeds, against, family) != ("i", "async", "ringmaster"):
+                    says = f"times as {speeds}: {name} over {called}"
+                    beside[says] = time_ratio(soonest(at, family), other)
+    noises = sorted(noisy["noise"].unique()) if len(noisy) else []
+    for noise in noises:
+        at = select(noisy, noise=noise)
+        for family, name in (("ringmaster", "Ringmaster"), ("rennala", "Rennala")):
+            says = f"noise {noise:g}: {name} over asynchronous"
+            beside[says] = time_ratio(soonest(at, family), soonest(at, "async"))
+    first = "Ringmaster" if number.value < 1 else "asynchronous SGD"
+    return Answer(
+        asks="Which server is first to a loss as workers get uneven?",
+        says=f"on a quadratic with small noise {first}",
+        number=number,
+        unit="of asynchronous SGD's time",
+        paper="Ringmaster and Rennala take the optimal time, asynchronous SGD does not",
+        mark="notes",
+        at_most=1.0,
+        bar_of="paper",
+        seen=seen,
+        first_said="cannot tell here",
+        wants=0.2 * number.value,
+        why=AT_AN_END if ringmaster.at_an_end or alone.at_an_end else "",
+        beside=beside,
+    )
+
+
+def _middle(race: pd.DataFrame) -> Answer:
+    """K-async after 1 s: the lesser loss of K = 1 and K = P over that of a K between."""
+    rows, seen = reporting(race)
+    early = select(rows, part="early")
+    least, middle, most = sorted(rows["wait_for"].unique())
+
+    def loss(seconds: float, wait_for: int) -> pd.Series:
+        return by_seed(early, f"loss_at_{seconds:g}s", wait_for=wait_for)
+
+    ends = np.minimum(loss(1.0, least), loss(1.0, most))
+    number = ratio(ends, loss(1.0, middle))
+    late = select(rows, part="late")
+    floor = ratio(_floor(late, least), _floor(late, most))
+    return Answer(
+        asks="Between early and late, is it best to wait for a middle number of workers?",
+        says=f"on a quadratic {'yes' if number.value > 1 else 'no'}, at one rate for all",
+        number=number,
+        unit=f"times the loss of K = {middle:g} of {most:g} at K = 1 or {most:g}, the lesser",
+        paper="asynchronous SGD is best early and worst late, a middle K in between",
+        mark="notes",
+        at_least=1.0,
+        bar_of="paper",
+        seen=seen,
+        wants=0.2 * number.value,
+        beside={
+            "early, synchronous over asynchronous": ratio(loss(0.1, most), loss(0.1, least)),
+            "late, asynchronous over synchronous": floor,
+        },
+    )
+
+
+def _floor(late: pd.DataFrame, wait_for: int) -> pd.Series:
+    """The mean loss of each seed over the last quarter of the time."""
+    own = select(late, wait_for=wait_for)
+    seconds = own["measure"].str.removeprefix("loss_at_").str.removesuffix("s").astype(float)
+    last = own[seconds >= 0.75 * seconds.max()]
+    return last["value"].mask(last["lost"]).groupby(last["seed"]).mean()
+
+
+def _synchronous(own: pd.DataFrame, tail: str) -> Answer:
+    """Synchronous SGD that waits for the quickest m: its time over that of asynchronous SGD."""
+    _, seen = reporting(own)
+    waits, alone = soonest(own, "m = "), soonest(own, "async")
+    number = time_ratio(waits, alone)
+    least = min(own.loc[own["method"] != "async", "method"], key=workers_awaited)
+    why = AT_AN_END if waits.at_an_end or alone.at_an_end else ""
+    if waits.method == least:
+        why = "the best m is the least that was tried"
+    quickest = workers_awaited(waits.method)
+    return Answer(
+        asks=f"Times with a {tail} tail: does waiting for the quickest m workers do, too?",
+        says=f"on a quadratic m = {quickest} takes {number.value:.1f} times as long",
+        number=number,
+        unit="times asynchronous SGD's",
+        paper="asynchrony is hardly needed: synchronous methods are near the optimum",
+        mark="notes",
+        at_most=2.0,
+        bar_of="ours",
+        seen=seen,
+        wants=0.2 * number.value,
+        why=why,
+    )
+
+
+def workers_awaited(method: str) -> int:
+    """m of a method called `m = 8`."""
+    return int(method.removeprefix("m = "))
+
+
+UNEVEN = Question(
+    name="uneven-workers",
+    asks="Which server is first to a loss as workers get uneven?",
+    topic="quadratic",
+    setting="quadratics of 20 and 50 coordinates; 32, 16 and 8 workers, a free network",
+    papers=("maranjyan2025", "dutta2018", "synchronous2026"),
+    studies={
+        "uneven": Study("uneven-workers", ("time_to",)),
+        "noise": Study("uneven-workers-noise", ("time_to",)),
+        "race": Study("uneven-workers-race", ("loss_by_time",)),
+        "waiting": Study("uneven-workers-waiting", ("time_to",)),
+    },
+    decide=decide_uneven,
+)
+
+
+# --- the momentum that asynchrony brings
+
+
+def decide_momentum(table: pd.DataFrame) -> list[Answer]:
+    """The momentum that fits a trajectory, and what the best explicit momentum of one costs many."""
+    answers = []
+    fits = select(table, study="fits")
+    if len(fits):
+        answers.append(_fitted(fits))
+    explicit = select(table, study="explicit")
+    if len(explicit):
+        answers.append(_explicit(explicit))
+    return answers
+
+
+def _fitted(table: pd.DataFrame) -> Answer:
+    """The fitted momentum minus 1 - 1 / P, furthest from 0 over P and the rates."""
+    rows, seen = reporting(table)
+    fitted = rows.assign(value=rows["value"].mask(rows["lost"]))
+    fitted["off"] = (fitted["value"] - (1 - 1 / fitted["P"])).abs()
+    furthest = fitted.groupby(["law", "seed"])["off"].max()
+    number = estimate(furthest["exponential"])
+    beside = {"constant times: the same": estimate(furthest["constant"])}
+    for workers, own in fitted.groupby("P"):
+        grid = own.pivot(index=["law", "seed"], columns="lr", values="value").sort_index(axis=1)
+        means = grid.loc["exponential"].mean(axis=1)
+        beside[f"exponential times, {workers:g} workers: the momentum"] = estimate(means)
+        change = grid.loc["constant"].iloc[:, -1] - grid.loc["constant"].iloc[:, 0]
+        beside[f"constant times, {workers:g} workers: its change with the rate"] = estimate(change)
+    return Answer(
+        asks="Does asynchrony act like momentum?",
+        says="on a quadratic with exponential times, within a few thousandths"
+        if number.value < 0.02
+        else "on a quadratic not as theory says",
+        number=number,
+        unit="off 1 - 1 / P at most",
+        paper="exponential times act like a momentum of 1 - 1 / P",
+        mark="notes",
+        at_most=0.02,
+        bar_of="ours",
+        seen=seen,
+        wants=0.005,
+        beside=beside,
+    )
+
+
+def _explicit(table: pd.DataFrame) -> Answer:
+    """Decades of loss that many workers lose by the momentum that is best for one."""
+    rows, seen = reporting(table)
+    choosing = table if (table["role"] == TUNE).any() else rows.assign(role=TUNE)
+    chosen = choose(choosing, "loss", "loss", settings=["workers", "momentum"])
+    tuned = at_best(choosing[choosing["role"] == TUNE], chosen)
+    means = decades(tuned).groupby([tuned["workers"], tuned["momentum"]]).mean()
+    most = int(table["workers"].max())
+    usual = float(means[1].idxmin())
+    lower = float(means[most].loc[: usual - 1e-9].idxmin())
+    late = select(at_best(rows, chosen), workers=most)
+
+    def at(momentum: float) -> pd.Series:
+        own = select(late, momentum=momentum)
+        return decades(own).set_axis(own["seed"])
+
+    number = estimate(at(usual) - at(lower))
+    edges = chosen[(chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])]["edge"]
+    at_an_end = (edges != "").any() or usual == table["momentum"].max()
+    beside = {
+        f"best momentum, P = {workers:g}": exact(float(means[workers].idxmin()))
+        for workers in sorted(table["workers"].unique())
+    }
+    negative = means[most].loc[:-1e-9]
+    if len(negative):
+        gain = estimate(at(0.0) - at(float(negative.idxmin())))
+        beside[f"decades gained by {negative.idxmin():g} over 0, {most} workers"] = gain
+    return Answer(
+        asks="Does the best explicit momentum fall as asynchronous workers are added?",
+        says=f"on a quadratic {'yes' if number.value > 0 else 'no'}: {usual:g}, best for one, "
+        f"against {lower:g} with {most}",
+        number=number,
+        unit="decades of loss lost",
+        paper="the best explicit momentum falls with workers, and may be negative",
+        mark="notes",
+        at_least=0.0,
+        bar_of="paper",
+        seen=seen,
+        first_said="differs",
+        wants=0.2 * abs(number.value),
+        why="a best rate or momentum lies at an end of its grid" if at_an_end else "",
+        beside=beside,
+    )
+
+
+def decades(rows: pd.DataFrame) -> pd.Series:
+    """log10 of the losses; NaN where a run was lost."""
+    return np.log10(rows["value"].mask(rows["lost"]))
+
+
+IMPLICIT = Question(
+    name="implicit-momentum",
+    asks="Does asynchrony act like momentum?",
+    topic="quadratic",
+    setting="quadratics of 64 and 20 coordinates, 1 to 16 asynchronous workers",
+    papers=("mitliagkas2016",),
+    studies={
+        "fits": Study("implicit-momentum", probe="momentum"),
+        "explicit": Study("implicit-momentum-explicit", ("loss",)),
+    },
+    decide=decide_momentum,
+    drawing=Drawing(
+        "momentum",
+        "lr",
+        "P",
+        "law",
+        ylabel="fitted momentum",
+        xlabel="learning rate",
+        log_x=True,
+        where={"study": "fits"},
+    ),
+)
+
+QUESTIONS = (UNEVEN, IMPLICIT)
