@@ -149,6 +149,14 @@ NODES = {
         ),
         partial(test_collectives.test_collective_time_follows_closed_form, "ring", "fair"),
     ),
+    "a ring has the rounds of an all-gather": (
+        Replaced(
+            COLLECTIVES,
+            "ring",
+            lambda right: replace(right, phases=lambda workers: right.phases(workers)[1:]),
+        ),
+        test_collectives.test_ring_takes_two_rounds_for_each_other_node,
+    ),
     "a cube adds its own value twice": (
         Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 1)),
         partial(test_collectives.test_all_reduce_equals_synchronous_server, 4),
@@ -305,6 +313,14 @@ NODES = {
             Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]
         ),
         test_gossip.test_one_exponential_peer_averages_in_log2_steps,
+    ),
+    "an exponential graph has one hop": (
+        Replaced(Exponential, "hops", lambda right: lambda *given: [1 for _ in right(*given)]),
+        test_gossip.test_distance_follows_lowered_rate_in_log2_steps,
+    ),
+    "a node steps by the square of its rate": (
+        Replaced(Rule, "update", settings(lr=lambda self: self.lr**2)),
+        test_gossip.test_distance_of_models_is_proportional_to_rate,
     ),
     "the backward pass uses the newest weights": (
         Replaced(

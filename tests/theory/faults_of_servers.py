@@ -18,17 +18,18 @@ from laggard.simulator.algorithms import (
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, PresentWeights
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.sharding import Shards
-from laggard.simulator.engine import recovery
+from laggard.simulator.engine import cluster, recovery
 from laggard.simulator.learning.rules import damping
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.recording import trace
-from tests.faults import Replaced, Wrong, on_spoilt, settings
+from tests.faults import Replaced, Spoilt, Wrong, on_spoilt, settings
 from tests.theory import (
     test_asynchronous,
     test_delayed,
     test_failures,
     test_local_steps,
     test_pseudo_code,
+    test_rules,
     test_staleness,
     test_times,
 )
@@ -120,6 +121,14 @@ def late(right: Any) -> Any:
     return restart
 
 
+def charging_for_compensation(right: Any) -> Any:
+    def server(self: Any, node: Any) -> Any:
+        extra = 0.0 if type(self.rule.compensation) is damping.Uncompensated else 0.01
+        return right(self, Spoilt(node, apply_seconds=node.apply_seconds + extra))
+
+    return server
+
+
 SERVERS = {
     "a server returns with the weights of its crash": (
         Replaced(recovery.Recovery, "lose", keeping("weights")),
@@ -168,6 +177,26 @@ SERVERS = {
     "a fetch is due after every push": (
         Replaced(asynchronous.Downpour, "worker", settings(n_fetch=lambda self: self.n_push)),
         partial(test_staleness.test_rarer_fetches_add_staleness, 2, 4, "constant"),
+    ),
+    "a replica pushes after every mini-batch": (
+        Replaced(
+            asynchronous.Downpour,
+            "worker",
+            settings(n_push=lambda self: 1, n_fetch=lambda self: 1),
+        ),
+        partial(test_asynchronous.test_rare_messages_divide_idle_time, 5),
+    ),
+    "a compensation takes a server time": (
+        Replaced(asynchronous.AsyncPS, "server", charging_for_compensation),
+        partial(test_rules.test_compensations_take_no_time, "DC-ASGD-c"),
+    ),
+    "a lost worker goes on": (
+        Replaced(vars(cluster), "unite_crashes", lambda right: lambda crashes: []),
+        partial(test_failures.test_lost_node_stops_those_who_wait_for_it, "sync_ps"),
+    ),
+    "a lost server goes on": (
+        Replaced(vars(cluster), "unite_server_crashes", lambda right: lambda crashes: []),
+        partial(test_failures.test_lost_server_stops_all, "async_ps"),
     ),
     "a barrier lets workers through": (
         Replaced(asynchronous.Downpour, "admitted", a_round_ahead),

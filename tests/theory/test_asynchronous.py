@@ -5,11 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laggard.simulator import Cluster
+from laggard.simulator import Cluster, Network
 from laggard.simulator.timing.distributions import Exponential
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.statements import at_most, close, equal, same
-from tests.theory.trials import LINEAR, LR, ONE, RULES, UNEVEN, every, method, timed, weights_after
+from tests.theory.trials import (
+    LINEAR,
+    LR,
+    ONE,
+    RULES,
+    UNEVEN,
+    every,
+    method,
+    timed,
+    update_times,
+    weights_after,
+)
 
 DEAN, HO, SRINIVASAN = "Dean et al. (2012)", "Ho et al. (2013)", "Srinivasan et al. (2018)"
 
@@ -74,6 +85,16 @@ def test_downpour_sum_equals_mean_at_larger_rate() -> None:
     )
     text = f"async_ps, accumulate {G} = soft_sync, K = {G}, lr times {G}, linear rules"
     close(text, summed, larger, source="derived")
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_rare_messages_divide_idle_time(n: int) -> None:
+    """A replica is idle for E = alpha + N beta each way once in n mini-batches."""
+    cards = Network(bandwidth=12.0, latency=0.125, message_bytes=3.0)
+    algorithm = method("downpour", n_push=n, n_fetch=n)
+    seconds = update_times(Cluster(workers=1, network=cards), algorithm, 50)[1:]
+    text = f"downpour, P = 1, n_push = n_fetch = {n}: {n} mini-batches take n t_c + 2 E"
+    equal(text, n + 2 * 0.375, seconds, source=DEAN)
 
 
 @pytest.mark.parametrize("R", [1, 3])

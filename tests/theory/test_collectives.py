@@ -96,6 +96,14 @@ def test_collective_time_follows_closed_form(name: str, sharing: str) -> None:
     equal(f"{name}, P = 8, {sharing}: {form}", expected, measured, source=source)
 
 
+def test_ring_takes_two_rounds_for_each_other_node() -> None:
+    """Messages of no size take their latency alone, so that seconds count rounds. P - 1 rounds
+    gather what all nodes hold; a sum takes as many before.
+    """
+    rounds = seconds(8, "ring", transfer=0.0) / ALPHA
+    equal("ring, P = 8: 2 (P - 1) rounds", 14, rounds, source=PATARASUK, wrong=7)
+
+
 @pytest.mark.parametrize("name", ["ring", "naive_ring", "mesh", "tree"])
 def test_any_number_of_nodes_works(name: str) -> None:
     """The number of nodes is not restricted to powers of two."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from laggard.simulator import Cluster, Rule
+from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.timing.distributions import Exponential
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
-from tests.theory.statements import close, mean_is, same
+from laggard.simulator.timing.slowdowns import Crash
+from tests.theory.statements import close, equal, mean_is, same
 from tests.theory.trials import (
     LR,
     TORCH,
@@ -80,6 +81,32 @@ def test_shards_that_crash_together_equal_server() -> None:
         every(one, "async_ps"),
         source="derived",
     )
+
+
+@pytest.mark.parametrize("name", ["sgp", "adpsgd", "async_ps", "all_reduce", "sync_ps"])
+def test_lost_node_stops_those_who_wait_for_it(name: str) -> None:
+    """One of P nodes is lost for good. Pairs and asynchronous workers go on without it; push-sum in
+    step waits for its share.
+    """
+    P = 8
+    cluster = Cluster(workers=P, slowdowns=[Crash(worker=3, at=10.25)])
+    rows = simulate(cluster, method(name), stop=Stop(time=50.5)).updates
+    waits = name in ("sgp", "all_reduce", "sync_ps")
+    after = (rows["time"] > 20.5).sum() / (P * 30)
+    says = "none" if waits else "(P - 1) / P"
+    text = f"{name}, P = {P}, one lost: gradients a second over those before: {says}"
+    equal(text, 0.0 if waits else (P - 1) / P, after, source="derived")
+
+
+@pytest.mark.parametrize("name", ["async_ps", "sync_ps", "k_sync"])
+def test_lost_server_stops_all(name: str) -> None:
+    """No update follows the crash of the one server that does not return."""
+    crash = ServerCrash(at=10.25, restore_seconds=1000.0)
+    cluster = Cluster(workers=8, server_crashes=[crash])
+    rows = simulate(cluster, method(name), stop=Stop(time=50.5)).updates
+    text = f"{name}, P = 8, its server is lost: updates after that"
+    applied = rows["time"][rows["status"] == "applied"]
+    equal(text, 0, (applied > 10.25).sum(), source="derived")
 
 
 def lost(checkpoint: Checkpoint, uptime: float, crashes: int) -> list[int]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from laggard.simulator import Rule, Stop
+from laggard.simulator.learning.rules import Step
 from laggard.simulator.network.topology import Graph, Ring, Topology, Torus
 from laggard.simulator.timing.distributions import Exponential
 from tests.theory.gossiping import (
@@ -123,6 +124,38 @@ def test_exchanges_under_way_lose_nothing(tau: int, H: int) -> None:
     close(
         f"{name}, on a digraph, lr 0: z -> mean of the starts", z, mean_of_starts(8), source=ASSRAN
     )
+
+
+def distances(rule: Rule, seconds: int = 20) -> Tensor:
+    """How far the models of nodes with gradients of noise alone are from their mean, `(P, params)`.
+
+    SGP on 8 nodes that start together, after so many seconds of one step each.
+    """
+    stop = Stop(time=seconds + 0.5)
+    nodes = remains_of(on(ONE_PEER, 8), method("sgp", rule), slope(), stop).nodes
+    models = torch.cat([node.weights for node in nodes.values()])
+    return models - models.mean(0)
+
+
+def test_distance_of_models_is_proportional_to_rate() -> None:
+    """With gradients that do not depend on the models, models are linear in the learning rate."""
+    text = "sgp, P = 8: distances from the mean model at lr = 10 times those at lr / 10"
+    close(text, distances(Rule(lr=LR)), 10 * distances(Rule(lr=LR / 10)), source=ASSRAN, rtol=1e-10)
+
+
+def test_distance_follows_lowered_rate_in_log2_steps() -> None:
+    """One exponential peer averages in log2 P steps. A step averages its own gradient, so that the
+    last log2 P - 1 gradients alone are not yet equal on all nodes.
+    """
+    lower = distances(Rule(lr=LR / 10))
+    for steps, follows in ((2, True), (1, False)):
+        lowered = Step(at=[20 - steps], factor=0.1, unit="updates")
+        found = distances(Rule(lr=LR, schedule=lowered))
+        text = f"sgp, P = 8, {steps} steps at lr / 10: distances from the mean model"
+        if follows:
+            close(f"{text} are those of lr / 10", found, lower, source=ASSRAN, rtol=1e-10)
+        else:
+            differ(f"{text} are not yet", found, lower, source=ASSRAN)
 
 
 @pytest.mark.parametrize("order", ORDERS)

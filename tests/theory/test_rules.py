@@ -28,7 +28,7 @@ from laggard.simulator.learning.rules import (
     Step,
     WarmUp,
 )
-from tests.theory.statements import close, differ, same
+from tests.theory.statements import close, differ, equal, same
 from tests.theory.trials import (
     LR,
     ONE,
@@ -44,6 +44,7 @@ from tests.theory.trials import (
     method,
     perceptron,
     quadratic,
+    update_times,
     weights_after,
 )
 
@@ -177,6 +178,19 @@ def test_fresh_gradients_are_not_compensated(name: str) -> None:
     same(f"{name}, P = 1 = SGD, every optimiser", mine, every(ONE, "async_ps"), source=source)
     one, other = (weights_after(UNEVEN, method("async_ps", rule)) for rule in (late[0], RULES[0]))
     differ(f"{name}, P = 4, is not ASGD", one, other, source=source)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_compensations_take_no_time(name: str) -> None:
+    """Updates come when they come without: what a server takes is `apply_seconds`, for any rule."""
+    source, compensation = LATE[name]
+    cluster = replace(UNEVEN, apply_seconds=0.05)
+    with_it, plain = (
+        update_times(cluster, method("async_ps", rule), UPDATES, quadratic())
+        for rule in (Rule(lr=LR, compensation=compensation), Rule(lr=LR))
+    )
+    text = f"{name}, P = 4: seconds of each update less those of ASGD"
+    equal(text, 0.0, with_it - plain, source=source, rtol=0.0)
 
 
 @dataclass(frozen=True)
