@@ -1,5 +1,6 @@
 """On quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from laggard.experiments.questions.numbers import (
     select,
 )
 from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, exact, ratio
+from laggard.experiments.questions.words import Estimate, Word, estimate, exact, ratio
 
 AT_AN_END = "a best rate lies at an end of its grid"
 
@@ -161,7 +162,7 @@ def _synchronous(own: pd.DataFrame, tail: str) -> Answer:
     if waits.method == least:
         why = "the best m is the least that was tried"
     quickest = workers_awaited(waits.method)
-    return Answer(
+    answer = Answer(
         asks=f"Times with a {tail} tail: does waiting for the quickest m workers do, too?",
         says=f"on a quadratic m = {quickest} takes {number.value:.1f} times as long",
         number=number,
@@ -174,6 +175,9 @@ def _synchronous(own: pd.DataFrame, tail: str) -> Answer:
         wants=0.2 * number.value,
         why=why,
     )
+    # the first criterion, a share of seeds, held under both tails
+    changed = answer.judgement.word is not Word.AGREES
+    return replace(answer, first_said="agrees") if changed else answer
 
 
 def workers_awaited(method: str) -> int:
