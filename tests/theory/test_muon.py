@@ -11,7 +11,7 @@ from torch.optim import _muon
 
 from laggard.simulator import Rule
 from laggard.simulator.learning.rules import Muon
-from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, orthogonal, places
+from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, matrix_places, orthogonal
 from tests.theory.statements import at_most, close, equal
 from tests.theory.trials import (
     LR,
@@ -86,7 +86,9 @@ def torchs_muon(task: Any, settings: dict[str, float], updates: int = UPDATES) -
     params = [nn.Parameter(part.reshape(shape).clone())
               for part, shape in zip(parts, shapes.values(), strict=True)]  # fmt: skip
     hidden = [
-        param for param, (_, is_hidden) in zip(params, places(shapes), strict=True) if is_hidden
+        param
+        for param, (_, is_hidden) in zip(params, matrix_places(shapes), strict=True)
+        if is_hidden
     ]
     others = [param for param in params if all(param is not matrix for matrix in hidden)]
     steps = [

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 STEPS = 5
 FACTORS = (3.4445, -4.7750, 2.0315)
 """a, b, c of the odd polynomial a s + b s^3 + c s^5, which brings a singular value s towards 1."""
-SMALLEST = 1e-7  # keeps the divisor from 0
+LEAST_NORM = 1e-7  # keeps the divisor from 0
 
-Shapes = Mapping[str, tuple[int, ...]]
+ParameterShapes = Mapping[str, tuple[int, ...]]
 """The shape of each parameter by its name, in the order of the vector."""
 
 
@@ -60,13 +60,13 @@ class Muon(Settings, Optimizer):
     beta2: Decay = 0.999
     eps: NonNegativeScalar = 1e-8
 
-    def with_shapes(self, shapes: Shapes) -> "ShapedMuon":
+    def with_shapes(self, shapes: ParameterShapes) -> "ShapedMuon":
         """The optimiser of a model whose parameters have these shapes.
 
         Raises:
             InvalidSettingError: the task has no shapes, or no hidden matrix.
         """
-        if not any(is_hidden for _, is_hidden in places(shapes)):
+        if not any(is_hidden for _, is_hidden in matrix_places(shapes)):
             expected = "a network with hidden matrices"
             raise InvalidSettingError("Muon", "optimizer", expected, "a task without any")
         return ShapedMuon(**vars(self), shapes=dict(shapes))
@@ -90,7 +90,7 @@ class ShapedMuon(Muon):
         shapes: of the parameters by name, in their order.
     """
 
-    shapes: Shapes = None  # type: ignore[assignment]  # `with_shapes` gives it
+    shapes: ParameterShapes = None  # type: ignore[assignment]  # `with_shapes` gives it
 
     def init(self, weights: "Tensor") -> MuonState:
         params = sum(map(math.prod, self.shapes.values()))
@@ -110,7 +110,7 @@ class ShapedMuon(Muon):
         others, moments = self._adamw().step(gradient, state.moments, weights, rate)
         changes = []
         start = 0
-        for shape, is_hidden in places(self.shapes):
+        for shape, is_hidden in matrix_places(self.shapes):
             place = slice(start, start + math.prod(shape))
             start = place.stop
             if not is_hidden:
@@ -128,7 +128,7 @@ class ShapedMuon(Muon):
         return AdamW(self.beta1, self.beta2, self.eps, self.weight_decay)
 
 
-def places(shapes: Shapes) -> Iterator[tuple[tuple[int, ...], bool]]:
+def matrix_places(shapes: ParameterShapes) -> Iterator[tuple[tuple[int, ...], bool]]:
     """The shape of each parameter, and whether it is a hidden matrix."""
     matrices = [name for name, shape in shapes.items() if len(shape) > 1 and "embed" not in name]
     hidden = matrices[:-1]  # the last one makes the outputs
@@ -139,7 +139,7 @@ def places(shapes: Shapes) -> Iterator[tuple[tuple[int, ...], bool]]:
 def orthogonal(matrices: "Tensor") -> "Tensor":
     """Matrices `(ensemble, n, m)` with singular values near 1 and the singular vectors of these."""
     size = matrices.norm(dim=(1, 2), keepdim=True)
-    x: "Tensor" = matrices / size.clamp(min=SMALLEST)
+    x: Tensor = matrices / size.clamp(min=LEAST_NORM)
     is_tall = x.shape[1] > x.shape[2]
     if is_tall:
         x = x.transpose(1, 2)
