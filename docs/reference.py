@@ -98,7 +98,7 @@ def keys() -> Iterator[str]:
     """Every key of a config: those of its mappings, and those of each entry that it may name."""
     config = schema_of(Config)
     yield from table("", config["properties"], config)
-    for name in ("cluster", "stop", "evaluate", "record", "search", "halving"):
+    for name in ("cluster", "stop", "evaluate", "record", "tune", "search", "halving"):
         part = schema_of(MAPPINGS[name][0])
         place = PATHS.get(name, name).removesuffix(".KEY")
         yield from ("", f"## {place}", "", *table(place, part["properties"], part))

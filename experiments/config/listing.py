@@ -23,7 +23,7 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import examples, question
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.installed import describe_owner, installed_plugins
-from laggard.experiments.config.load import BASE
+from laggard.experiments.config.load import BASE, SCALES
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Part
 from laggard.experiments.config.search import HALVING, RANGE_KINDS, SearchPart
@@ -308,6 +308,8 @@ def config_schema() -> dict[str, Any]:
     schema["properties"]["sweep"]["properties"] = {"search": search}
     base = {"type": "string", "description": "the config that this one changes"}
     schema["properties"][BASE] = base
+    changes = {"type": "object", "description": "name -> dotted keys that `--scale NAME` changes"}
+    schema["properties"][SCALES] = changes
     return {"$schema": DIALECT, **schema}
 
 

@@ -166,6 +166,9 @@ def _changed_keys(
     A mapping is whole where the base has none or another entry.
     """
     for key, value in changes.items():
+        if not place and key == SCALES:  # its keys are names, and dotted
+            yield key, value
+            continue
         base_value: Any = base.get(key)
         if isinstance(base_value, str):
             base_value = {"name": base_value}

@@ -15,7 +15,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.parts import TunePart
 
-SEEDS = ("seeds", "seed", "learning.seed")
+SEED_AXES = ("seeds", "seed", "learning.seed")
 """The axes of a sweep whose values a tuning replaces."""
 
 
@@ -125,10 +125,12 @@ def refuse_tuning(config: Config) -> None:
 
 def _seed_axis(sweep: Mapping[str, Any]) -> str:
     """The axis of seeds of a sweep."""
-    swept = [axis for axis in sweep if axis in SEEDS]
+    swept = [axis for axis in sweep if axis in SEED_AXES]
     if len(swept) != 1:
         found = ", ".join(swept) or "none"
-        problem = f"expected one of {', '.join(SEEDS)} in the sweep, whose runs report; got {found}"
+        problem = (
+            f"expected one of {', '.join(SEED_AXES)} in the sweep, whose runs report; got {found}"
+        )
         raise ConfigError("tune", problem)
     return swept[0]
 
@@ -179,10 +181,10 @@ def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[i
 
 def _agrees(own: Mapping[str, Any], setting: Mapping[str, Any]) -> bool:
     """Whether a member is at a setting; the name of a variant may have been read as a number."""
-    return all(key in own and _comparable(own[key]) == _comparable(setting[key]) for key in setting)
+    return all(key in own and _as_number(own[key]) == _as_number(setting[key]) for key in setting)
 
 
-def _comparable(value: Any) -> Any:
+def _as_number(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     try:

@@ -31,7 +31,7 @@ def tune_and_report(config: Config, simulate: Simulate) -> tuple["pd.DataFrame",
     """
     tuning = tuning_config(config)
     chosen = choose_settings(config, simulate(tuning, runs(tuning)))
-    planned = reporting_runs(config, settings_of(chosen))
+    planned = reporting_runs(config, chosen_settings(chosen))
     results = simulate(config, [run.spec for run in planned])
     return chosen, at_chosen(results, planned)
 
@@ -65,7 +65,7 @@ def choose_settings(config: Config, results: Results) -> "pd.DataFrame":
     return pd.concat(tables, ignore_index=True)
 
 
-def settings_of(chosen: "pd.DataFrame") -> list[dict[str, Any]]:
+def chosen_settings(chosen: "pd.DataFrame") -> list[dict[str, Any]]:
     """The chosen settings, as `reporting_runs` takes them."""
     keys = [key for key in chosen if key not in ("edge", "tied", "target")]
     return [dict(zip(keys, setting, strict=True)) for setting, _ in groups(chosen, keys)]

@@ -1,0 +1,146 @@
+"""`tune` and `scales`: seeds that choose, seeds that report, and versions of a config."""
+
+import pytest
+
+from laggard import load, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.tuning import reporting_runs, tuning_config
+from laggard.experiments.running.tuning import chosen_settings, tune_and_report
+
+# without delay the loss after twelve updates at rate lr is (1 - lr)^24 / 2: least at 1
+QUADRATIC = """\
+cluster: {workers: 1}
+algorithm: {name: delayed}
+task: {model: quadratic, curvature: 1.0}
+stop: {updates: 12}
+tune: {over: learning.lr, seeds: [7, 8], by: loss}
+sweep:
+  algorithm.delay: [0, 1]
+  learning.lr: [0.125, 0.25, 1.0, 3.0]
+  seeds: 2
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Writes a config to `study.yaml`."""
+
+    def write(text=QUADRATIC):
+        path = tmp_path / "study.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_each_setting_reports_at_its_own_best(study, tmp_path):
+    """Without delay the best rate is 1; with a delay of 1 it is 1/4, where the roots are double."""
+    config = load(study())
+
+    def simulate(part, planned):
+        return sweep(part, tmp_path, jobs=1, planned=planned)
+
+    chosen, results = tune_and_report(config, simulate)
+    assert chosen.set_index("algorithm.delay")["learning.lr"].to_dict() == {0: 1.0, 1: 0.25}
+    final = results.final
+    rates = final.groupby("algorithm.delay", observed=True)["learning.lr"].unique()
+    assert {delay: list(own) for delay, own in rates.items()} == {0: [1.0], 1: [0.25]}
+    assert set(final["seed"]) == {0, 1}
+    # what is finished is not simulated again
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("manifest.json")}
+    tune_and_report(config, simulate)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("manifest.json")} == before
+
+
+def test_variants_without_the_chosen_value_are_left_out(study):
+    """Two variants with rates of their own: each choice runs its own variant alone."""
+    text = QUADRATIC.replace(
+        "  learning.lr: [0.125, 0.25, 1.0, 3.0]\n",
+        "  pace:\n"
+        "    slow: {learning.momentum: 0.0, sweep: {learning.lr: [0.125, 0.25]}}\n"
+        "    quick: {learning.momentum: 0.5, sweep: {learning.lr: [0.25, 1.0]}}\n",
+    )
+    chosen = [
+        {"pace": "slow", "algorithm.delay": 0, "learning.lr": 0.25},
+        {"pace": "quick", "algorithm.delay": 0, "learning.lr": 0.25},
+        {"pace": "quick", "algorithm.delay": 1, "learning.lr": 1.0},
+    ]
+    planned = [run.spec for run in reporting_runs(load(study(text)), chosen)]
+    found = {
+        (spec.labels["pace"], spec.labels["algorithm.delay"], spec.members[0]["learning.lr"])
+        for spec in planned
+    }
+    assert found == {("slow", 0, 0.25), ("quick", 0, 0.25), ("quick", 1, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("seeds: [7, 8]", "seeds: [1, 8]", "tune.seeds: 1 is a seed of the sweep too"),
+        ("  seeds: 2\n", "", "tune: expected one of seeds, seed, learning.seed in the sweep"),
+        ("over: learning.lr", "over: learning.momentum", "tune.over: expected keys with a list"),
+        ("by: loss", "by: speed", "tune.by: expected"),
+        ("seeds: [7, 8]", "seeds: []", "tune.seeds: expected"),
+        ("over: learning.lr, ", "", "tune.over: "),
+    ],
+)
+def test_tuning_that_cannot_be_is_refused(study, old, new, problem):
+    with pytest.raises(ConfigError, match=problem):
+        load(study(QUADRATIC.replace(old, new)))
+
+
+def test_sweep_in_python_asks_for_the_function_that_tunes(study, tmp_path):
+    with pytest.raises(ConfigError, match=r"tune: .*tune_and_report"):
+        sweep(load(study()), tmp_path)
+
+
+def test_tune_changes_no_run(study):
+    """Neither ids nor labels: what chose a setting does not matter to a run."""
+    plain = QUADRATIC.replace("tune: {over: learning.lr, seeds: [7, 8], by: loss}\n", "")
+    chosen = [{"algorithm.delay": 0, "learning.lr": 1.0}]
+    (first, _) = reporting_runs(load(study()), chosen)
+    alone = load(study(plain.replace("[0.125, 0.25, 1.0, 3.0]", "[1.0]").replace("[0, 1]", "[0]")))
+    assert first.spec.config.explicit().keys() == alone.explicit().keys()
+    assert tuning_config(load(study())).tune is None
+
+
+def test_command_prints_what_was_chosen(study, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["sweep", str(study()), "--out", out, "--dry-run"]) == 0
+    assert "then the seeds that report" in capsys.readouterr().out
+    assert main(["sweep", str(study()), "--out", out, "--jobs", "1"]) == 0
+    assert "chosen on seeds 7, 8" in capsys.readouterr().out
+
+
+def test_missing_settings_are_left_out_of_a_choice():
+    import pandas as pd
+
+    table = pd.DataFrame({"a": ["x", None], "lr": [0.1, 0.2], "edge": ["", ""], "tied": [0, 0]})
+    assert chosen_settings(table) == [{"a": "x", "lr": 0.1}, {"a": None, "lr": 0.2}]
+
+
+SCALES = "scales:\n  small: {stop.updates: 2, sweep.seeds: 1, learning.lr: 0.5}\n"
+
+
+def test_scale_makes_its_changes_before_the_overrides(study):
+    path = study(QUADRATIC.replace("tune: {over: learning.lr, seeds: [7, 8], by: loss}\n", SCALES))
+    assert load(path).stop.updates == 12
+    small = load(path, "stop.updates=3", scale="small")
+    assert (small.stop.updates, small.learning.lr, dict(small.sweep)["seeds"]) == (3, 0.5, 1)
+    assert "learning.lr" not in small.sweep
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "problem"),
+    [
+        (SCALES, "large", r"scales: expected one of the file's scales \(small\), got large"),
+        ("", "small", r"scales: expected one of the file's scales \(none\), got small"),
+        ("scales: 3\n", None, "scales: expected a mapping of scales, got 3"),
+        ("scales: {small: 3}\n", "small", "scales.small: expected a mapping of dotted keys"),
+        ("scales: {small: {stop.update: 3}}\n", "small", "stop.update"),
+    ],
+)
+def test_scale_that_is_not_there_is_one_line(study, text, scale, problem):
+    with pytest.raises(ConfigError, match=problem):
+        load(study(QUADRATIC + text), scale=scale)
