@@ -53,4 +53,4 @@ $(ENGINES): $(STAMP)
 
 clean:
 	rm -rf .venv build/docs
-	find results -mindepth 1 -maxdepth 1 ! -name claims ! -name real -exec rm -rf {} +
+	find results -mindepth 1 -maxdepth 1 ! -name questions ! -name real -exec rm -rf {} +

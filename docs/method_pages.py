@@ -1,5 +1,5 @@
-"""A page for each method: what it does, a run's first messages, a picture, the statements and
-claims about it.
+"""A page for each method: what it does, a run's first messages, a picture, and the statements and
+questions about it.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Any
 from reference import description, schema_of, table
 
 from laggard import Result, load, run
-from laggard.experiments.claims import Claim, claims, ledger
-from laggard.experiments.claims.presentation import is_outdated, verdict_text
+from laggard.experiments.config.document import find_config, read
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.parts import ALGORITHM
 from laggard.experiments.figures import FIGURES
+from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.references import works_of
 
 ROOT = Path(__file__).parents[1]
@@ -31,12 +31,9 @@ STATEMENT_HEADING = (
 def write_pages(folder: Path) -> None:
     """Write the page of each method, and its picture, into `folder`."""
     folder.mkdir(exist_ok=True)
-    statements, stored = (
-        statement_rows((ROOT / "docs" / "statements.md").read_text(encoding="utf-8")),
-        claims(),
-    )
+    statements = statement_rows((ROOT / "docs" / "statements.md").read_text(encoding="utf-8"))
     for name in ALGORITHM.parts:
-        text = "\n".join(lines_of(name, folder, statements, stored))
+        text = "\n".join(lines_of(name, folder, statements))
         (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
 
 
@@ -46,9 +43,7 @@ def link_names(text: str) -> str:
     return re.sub(rf"^\| (`({names})`) \|", r"| [\1](methods/\2.md) |", text, flags=re.MULTILINE)
 
 
-def lines_of(
-    name: str, folder: Path, statements: Sequence[str], stored: Sequence[Claim]
-) -> Iterator[str]:
+def lines_of(name: str, folder: Path, statements: Sequence[str]) -> Iterator[str]:
     """The page of the method called `name`, whose picture is drawn into `folder`."""
     schema = schema_of(ALGORITHM.parts[name])
     yield from (f"# {name}", "", *description(ALGORITHM.parts[name]), "", "## Keys", "")
@@ -91,9 +86,9 @@ def lines_of(
     yield from (*STATEMENT_HEADING, *shown)
     yield from (
         "",
-        "## Claims of papers",
+        "## Questions about it",
         "",
-        *claim_lines(name, stored),
+        *question_lines(name),
         "",
         "## To cite",
         "",
@@ -162,20 +157,16 @@ def statements_on(name: str, rows: Sequence[str]) -> list[str]:
     return [row for row in rows if word.search(row.split(" | ")[0])]
 
 
-def claim_lines(name: str, stored: Sequence[Claim]) -> Iterator[str]:
-    """A line for each claim in whose runs the method takes part."""
-    rows = ledger()
-    found = [
-        claim
-        for claim in stored
-        if any(uses(study.config, name) for study in claim.studies.values())
-    ]
-    for claim in found:
-        row = rows.get(claim.id)
-        verdict = "not run" if row is None or is_outdated(claim, row) else verdict_text(row)
-        yield f"- [{claim.id}](../claims/{claim.paper.key}.md#{claim.id.lower()}), {verdict}: {claim.question}"
+def question_lines(name: str) -> Iterator[str]:
+    """A line for each question in whose studies the method takes part."""
+    found = False
+    for question in QUESTIONS.values():
+        files = [find_config(f"example:studies/{of.config}") for of in question.studies.values()]
+        if any(uses(read(file), name) for file in files):
+            found = True
+            yield f"- [{question.asks}](../questions/{question.name}.md)"
     if not found:
-        yield "No claim has runs of it."
+        yield "No question has runs of it."
 
 
 def uses(settings: Any, name: str) -> bool:

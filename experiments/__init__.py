@@ -1,3 +1,3 @@
-"""Where simulator and models meet: configs, runs, results, theory, figures, claims, and the command
-line.
+"""Where simulator and models meet: configs, runs, results, theory, figures, questions, and the
+command line.
 """

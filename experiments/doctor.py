@@ -18,7 +18,6 @@ REQUIRED_PACKAGES = (
 OPTIONAL_PACKAGES = {
     "torchvision": "vision",
     "scikit-learn": "sklearn",
-    "xarray": "claims",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "mlflow": "mlflow",

@@ -1,4 +1,4 @@
-"""Compare what two checkouts compute, bit for bit: every config outside `configs/claims`, cut to a
+"""Compare what two checkouts compute, bit for bit: every config but the studies, cut to a
 few short runs.
 
     python tests/compare_checkouts.py OLD NEW [--keep FOLDER] [--updates 300] [--within 0] [CONFIG
@@ -39,7 +39,7 @@ def main() -> int:
     folder = given.old / "configs"
     every = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.yaml"))]
     names = given.configs or [
-        name for name in every if not name.startswith(("claims/", "presets/"))
+        name for name in every if not name.startswith(("studies/", "presets/"))
     ]
     if not names:
         sys.exit(f"{folder} holds no configs")
@@ -65,7 +65,7 @@ def arguments() -> Namespace:
     parser.add_argument(
         "configs",
         nargs="*",
-        help="files of OLD, relative to its `configs`; default: all but claims",
+        help="files of OLD, relative to its `configs`; default: all but studies",
     )
     for side in ("old", "new"):
         parser.add_argument(

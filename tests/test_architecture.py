@@ -151,13 +151,9 @@ def beyond_the_node(found):
 
 
 def definitions(found):
-    """The modules that define each name at their top; of the papers' modules, which are alike,
-    none.
-    """
+    """The modules that define each name at their top."""
     modules = {}
     for module, source in found.items():
-        if touches({module}, "laggard.experiments.claims.papers"):
-            continue
         for node in ast.parse(source).body:
             names = [getattr(node, "name", None)]
             if isinstance(node, ast.Assign | ast.AnnAssign):

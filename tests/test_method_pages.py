@@ -1,4 +1,4 @@
-"""What the page of a method is made of: statements and claims that are about it, and none about
+"""What the page of a method is made of: statements and questions that are about it, and none about
 another.
 """
 
@@ -8,7 +8,6 @@ from importlib import import_module
 
 import pytest
 
-from laggard.experiments.claims import claims
 from laggard.experiments.config.parts import ALGORITHM
 from tests.documents import ROOT
 
@@ -78,11 +77,10 @@ def test_messages_say_which_ranks_are_servers(method_pages, ranks, message):
     assert method_pages.name_servers(rows) == message
 
 
-def test_claim_is_listed_under_its_methods(method_pages):
-    lines = list(method_pages.claim_lines("adpsgd", claims()))
-    assert any(line.startswith("- [D3](../claims/lian2018.md#d3), ") for line in lines)
-    assert not any("[B3]" in line for line in lines)
-    assert list(method_pages.claim_lines("nothing", claims())) == ["No claim has runs of it."]
+def test_question_is_listed_under_its_methods(method_pages):
+    lines = list(method_pages.question_lines("local_sgd"))
+    assert lines == ["- [Is it enough to average every n-th step?](../questions/average-seldom.md)"]
+    assert list(method_pages.question_lines("nothing")) == ["No question has runs of it."]
 
 
 def test_first_column_links_to_method_pages(method_pages):

@@ -22,10 +22,8 @@ SOURCES = (
     "models",
     "experiments",
     "configs",
-    "results/claims/cpu",
+    "results/questions",
 )
-LARGE = ("arrays/B1.json", "arrays/I3.json")
-"""Arrays of claims that the wheel does not hold: they are half of its size."""
 FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 EXPECTED = (
     "__init__.py",
@@ -35,11 +33,11 @@ EXPECTED = (
     "models/backends/compiled/kernels.py",
     "examples/quickstart.yaml",
     "models/digits.npz",
-    "ledger/cpu/A1.json",
+    "answers/delay-rate.csv",
     "experiments/laggard.mplstyle",
     "experiments/report/page.html",
     "experiments/report/page.css",
-    "experiments/claims/paper.md.jinja",
+    "experiments/questions/first.md.jinja",
     "experiments/templates/algorithm/name.py.txt",
 )
 
@@ -122,12 +120,11 @@ def test_wheel_has_every_file_once(wheel):
             if name.startswith(f"laggard/{package}/") and name.endswith(".py")
         }
     links = [("configs", "examples", suffix) for suffix in (".yaml", ".csv", ".json", ".txt")]
-    links.append(("results/claims/cpu", "ledger/cpu", ".json"))
+    links.append(("results/questions", "answers", ".csv"))
     for folder, link, suffix in links:
         files = {
             f"laggard/{link}/{path.relative_to(ROOT / folder)}"
             for path in (ROOT / folder).rglob(f"*{suffix}")
-            if "/".join(path.parts[-2:]) not in LARGE
         }
         assert files == {
             name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)
@@ -149,9 +146,9 @@ def test_what_is_installed_works_without_a_checkout(elsewhere, tmp_path):
         elsewhere / "laggard", "validate", "example:quickstart", cwd=tmp_path
     )
     assert "async_ps" in call(elsewhere / "laggard", "list", "methods", cwd=tmp_path)
-    assert Path(where).with_name("ledger").joinpath("cpu", "A1.json").is_file()
-    assert "A1" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)
-    assert "E1" in call(elsewhere / "laggard", "reproduce", "E1", "--stored", cwd=tmp_path)
+    assert "delay-rate" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)
+    stored = call(elsewhere / "laggard", "reproduce", "delay-rate", "--stored", cwd=tmp_path)
+    assert "log rate against log (2 D + 1)" in stored
 
 
 @pytest.mark.slow

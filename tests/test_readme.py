@@ -1,28 +1,16 @@
-"""What the README says can be done is done here, and its numbers are those of the stored rows."""
+"""What the README says can be done is done here, and its numbers are those of the stored ones."""
 
 import re
-from collections import Counter
 
 import pandas as pd
 import pytest
 
-from laggard.experiments.claims import Verdict, claims, ledger
-from laggard.experiments.claims.pages import Evidence
-from laggard.experiments.claims.presentation import NOT_RUN
-from laggard.experiments.claims.statistics import final
-from laggard.experiments.claims.studies import kept_runs
-from laggard.experiments.config.grid import fill_swept_keys
+from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.presentation import interval_text
+from laggard.experiments.questions.store import read_numbers
 from tests.documents import ROOT, Reader, blocks, commands
 
 README = ROOT / "README.md"
-WORDS = {
-    Verdict.HOLDS: "hold",
-    Verdict.IN_PART: "hold in part",
-    Verdict.FAILS: "fail",
-    Verdict.OPEN: "are open",
-    Verdict.SILENT: "say nothing",
-    NOT_RUN: "wait to be run",
-}
 
 
 def test_readme_is_short_and_shows_commands():
@@ -38,46 +26,15 @@ def test_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     Reader(tmp_path, monkeypatch, capsys).follow(README)
 
 
-def numbered(words, count):
-    """`words` about so many claims, of which they begin with what these do."""
-    verb, _, rest = words.partition(" ")
-    one = {"are": "is"}.get(verb, f"{verb}s")
-    return " ".join([one if count == 1 else verb, *rest.split()])
-
-
-def test_readme_has_the_accuracy_of_the_figure():
-    grid = claims(["A1"])[0].studies["grid"]
-    kept = kept_runs(fill_swept_keys(grid.document("cpu")), ROOT / "results/claims/partial")
-    best = final(kept, "accuracy").mean("seed").max("lr")
-    lost = 100 * (best.sel(delay=0) - best.sel(delay=256))
+def test_readme_has_the_numbers_of_the_answers():
+    """The slope, and what the rate and the delay take, as the stored numbers have them."""
     said = " ".join(README.read_text().split())
-    assert (
-        f"256 updates costs SGD with momentum {float(lost.sel(optimiser='momentum')):.1f} points of accuracy at its "
-        f"best rate, and Adam {float(lost.sel(optimiser='adam')):.1f}." in said
-    )
-    adam, momentum = (-100 * number.value for number in ledger()["A4"].criteria[:2])
-    assert (
-        f"In other seeds, at rates that these three chose, it costs {momentum:.1f} and {adam:.1f}."
-        in said
-    )
-
-
-def test_readme_counts_the_stored_verdicts():
-    evidence = Evidence(claims(), ledger(), {}, {}, "cpu")
-    counts = Counter(
-        evidence.verdict(claim) for claim in evidence.claims if claim.basis == "network"
-    )
-    said = [
-        f"{counts[verdict]} {numbered(words, counts[verdict])}"
-        for verdict, words in WORDS.items()
-        if counts[verdict]
-    ]
-    text = " ".join(README.read_text().split())
-    assert (
-        f"{len(evidence.claims)} claims** of papers, {counts.total()} of them on trained networks"
-        in text
-    )
-    assert f"of the {counts.total()}, {', '.join(said)}." in text
+    slope = QUESTIONS["delay-rate"].decide(read_numbers("delay-rate"))[0].number
+    assert f"slope {interval_text(slope.mean)}" in said
+    cause = QUESTIONS["delay-cause"].decide(read_numbers("delay-cause"))[0]
+    total = cause.unit.split()[1]
+    assert f"costs SGD with momentum {total} points" in said
+    assert f"{cause.number.mean.value:.1f} of them" in said
 
 
 def test_readme_bounds_the_stored_errors():

@@ -81,14 +81,14 @@ STORED = [line for line in REPRODUCED if "--stored" in line]
 
 @pytest.mark.parametrize("line", PRINTED + [f"{line} --list" for line in REPRODUCED])
 def test_a_command_finds_what_it_names(line, capsys):
-    """Claims that take hours are only listed; the tests of claims run small ones."""
+    """Questions whose runs take hours are only listed; their tests run small studies."""
     assert main(shlex.split(line)[1:]) == 0
     assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", STORED)
-def test_stored_arrays_decide_as_the_pages_say(line, capsys):
+def test_stored_numbers_answer_what_the_pages_ask(line, capsys):
     with chdir(ROOT):
         assert main(shlex.split(line.partition(" --page")[0])[1:]) == 0
     assert capsys.readouterr().out.strip()

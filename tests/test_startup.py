@@ -14,7 +14,7 @@ from laggard.experiments.config.grid import runs
 ROOT = Path(__file__).parents[1]
 SLOW = pytest.mark.slow
 HEAVY = (
-    "torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray", "matplotlib", "joblib", "rich",
+    "torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "matplotlib", "joblib", "rich",
 )  # fmt: skip
 TABLES = ("pandas", "pyarrow", "safetensors")
 WITHOUT = {
@@ -28,7 +28,7 @@ WITHOUT = {
     "new law unheard_of": (*HEAVY, *TABLES),
     "table RESULT": HEAVY,
     "export RESULT --to perfetto": HEAVY,
-    "sweep TOY": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+    "sweep TOY": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx"),
     "plot RESULT": (
         "torch",
         "numba",
@@ -36,9 +36,8 @@ WITHOUT = {
         "torchvision",
         "scipy.stats",
         "networkx",
-        "xarray",
     ),
-    "run DIGITS": ("sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+    "run DIGITS": ("sklearn", "torchvision", "scipy.stats", "networkx"),
 }
 """A command -> what it does not import; `TOY` is a config whose one run is `RESULT`, `DIGITS` one
 that learns.

@@ -15,7 +15,7 @@ from laggard.experiments.questions import (
 )
 from laggard.experiments.questions.question import Question
 
-FAMILIES = (
+TOPICS = (
     delay.QUESTIONS,
     schedules.QUESTIONS,
     staleness_rates.QUESTIONS,
@@ -24,7 +24,7 @@ FAMILIES = (
     waiting.QUESTIONS,
     quadratics.QUESTIONS,
 )
-QUESTIONS = {question.name: question for question in chain(*FAMILIES)}
+QUESTIONS = {question.name: question for question in chain(*TOPICS)}
 
 
 def questions(names: Sequence[str] = ()) -> list[Question]:

@@ -1,6 +1,6 @@
 """The runs of a question: those whose numbers are stored are not simulated again.
 
-A study with `tune` has runs that choose and runs that report; without it all runs report.
+A study with `tune` has runs that choose_by_numbers and runs that report; without it all runs report.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from laggard.experiments.questions.question import Question, Study
 from laggard.experiments.questions.store import normalise
 from laggard.experiments.results.selection import best_settings
 from laggard.experiments.running.sweep import sweep
-from laggard.experiments.running.tuning import settings_of
+from laggard.experiments.running.tuning import chosen_settings
 
 REPORT, TUNE, SEEN = "report", "tune", "seen"
 """What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
-COMPARED = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
+TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
 """What `tune.by` compares -> the measure of the table that it reads: of runs with one batch size
 epochs are in the order of updates.
 """
@@ -44,6 +44,9 @@ def study_config(
     study = question.studies[name]
     path = f"example:studies/{study.config}"
     config = load(path, scale=scale)
+    if not config.task.learns:
+        # the clock alone: the task of those that train cannot matter
+        overrides = [change for change in overrides if not change.startswith("task.")]
     swept = {key for axis in axes(config.sweep) for key in axis.keys}
     for change in overrides:
         key = change.partition("=")[0]
@@ -85,7 +88,7 @@ def collect(
         tuning = tuning_config(config)
         known = add(known, study, name, TUNE, tuning, runs(tuning), targets)
         is_tuned = (known["study"] == name) & (known["role"] == TUNE)
-        chosen = choose(config, normalise(known[is_tuned]))
+        chosen = choose_by_numbers(config, normalise(known[is_tuned]))
         planned = [run.spec for run in reporting_runs(config, chosen)]
         known = add(known, study, name, REPORT, config, planned, targets)
     return normalise(known)
@@ -129,18 +132,18 @@ def _task_of(config: Config) -> dict[str, str]:
     }
 
 
-def choose(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the tuning rows choose, by the swept keys of the config, for each target.
+def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the tuning rows choose_by_numbers, by the swept keys of the config, for each target.
 
     Args:
         tuned: the rows of the tuning seeds.
     """
     tune = tune_of(config)
     by = tune.by or ("accuracy" if config.task.measures_accuracy else "loss")
-    measures = [COMPARED[by]]
+    measures = [TUNED_BY[by]]
     if by in ("time", "updates"):
         taken = dict.fromkeys(tuned["measure"])
-        measures = [name for name in taken if name.startswith(f"{COMPARED[by]}_")]
+        measures = [name for name in taken if name.startswith(f"{TUNED_BY[by]}_")]
     keys = [key for axis in axes(config.sweep) for key in _columns(axis)]
     names = settings_names(list(dict.fromkeys(keys)))
     rows = tuned.rename(columns={name: key for key, name in names.items()})
@@ -148,7 +151,7 @@ def choose(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
     chosen = []
     for measure in measures:
         chosen.append(best_settings(rows[rows["measure"] == measure], own, tune.keys, by))
-    return settings_of(pd.concat(chosen, ignore_index=True))
+    return chosen_settings(pd.concat(chosen, ignore_index=True))
 
 
 def _columns(axis: Axis) -> list[str]:

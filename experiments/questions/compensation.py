@@ -15,8 +15,8 @@ from laggard.experiments.questions.numbers import (
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, judge, ratio, share
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, estimate, judge, ratio, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
 """What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
@@ -31,11 +31,11 @@ FORMS = {
 """What the forms of compensation are called."""
 LARGEST_SET = 10
 """Seeds of a set that chooses."""
-Setting = tuple[float, float]
+StrengthAndRate = tuple[float, float]
 """A strength and a rate."""
 
 
-def best_of(rows: pd.DataFrame) -> tuple[Setting, Setting]:
+def best_settings_of(rows: pd.DataFrame) -> tuple[StrengthAndRate, StrengthAndRate]:
     """The best rate of strength 0, and the best strength above with its rate.
 
     By the mean accuracy, to which a lost run adds 0; of equal ones the lower.
@@ -46,7 +46,7 @@ def best_of(rows: pd.DataFrame) -> tuple[Setting, Setting]:
     return means[is_plain].idxmax(), means[~is_plain].idxmax()
 
 
-def lies_inside(rows: pd.DataFrame, *settings: Setting) -> bool:
+def lies_inside(rows: pd.DataFrame, *settings: StrengthAndRate) -> bool:
     """Whether the best lies at no end of its grid: of the rates, and at the greatest strength."""
     rates, strengths = rows["lr"], rows["strength"]
     return all(
@@ -61,7 +61,7 @@ def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.S
     return 1 - accuracy.where(accuracy >= floor)
 
 
-def over(own: pd.Series, plain: pd.Series) -> Estimate:
+def over(own: pd.Series, plain: pd.Series) -> SeedEstimate:
     """The mean error over the mean error without compensation, and the median of the ratios."""
     return ratio(*paired(own, plain))
 
@@ -70,7 +70,7 @@ def decide_compensation(table: pd.DataFrame) -> list[Answer]:
     """Error at the chosen rate and strength over ASGD's at its rate, with lost runs apart."""
     grid, seen = reporting(select(table, study="grid"))
     choosing, _ = reporting(select(table, study="choosing"))
-    plain, own = best_of(choosing)
+    plain, own = best_settings_of(choosing)
     # a run that ends at less than half of what ASGD usually reaches has learnt nothing
     floor = float(by_seed(grid, "accuracy", strength=plain[0], lr=plain[1]).median()) / 2
     asgd = errors(grid, *plain, floor)
@@ -103,7 +103,7 @@ def decide_compensation(table: pd.DataFrame) -> list[Answer]:
     ]
 
 
-def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Estimate]:
+def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, SeedEstimate]:
     """Error over ASGD's at the same rate, of all strengths and rates; at the rate `usual` also its
     difference, with lost runs as chance: as the worst run ended.
     """
@@ -123,13 +123,13 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Es
 
 def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
     """Why the choice of settings bears no word: it lies at an end, or two sets of seeds disagree."""
-    if not lies_inside(choosing, *best_of(choosing)):
+    if not lies_inside(choosing, *best_settings_of(choosing)):
         return "the best rate or strength lies at an end of its grid"
     seeds = sorted(choosing["seed"].unique())
     words = set()
     for own_seeds in (seeds[:LARGEST_SET], seeds[LARGEST_SET:]):
         if own_seeds:
-            plain, own = best_of(select(choosing, seed=own_seeds))
+            plain, own = best_settings_of(select(choosing, seed=own_seeds))
             asgd = errors(grid, *plain, floor)
             opponent = int(asgd.isna().sum()), len(asgd)
             number = over(errors(grid, *own, floor), asgd)
@@ -203,7 +203,7 @@ def largest_that_trains(rows: pd.DataFrame) -> pd.Series:
     return trains.mul(strengths, axis=1).max(axis=1).replace(0, np.nan)
 
 
-def _with_momentum(table: pd.DataFrame) -> dict[str, Estimate]:
+def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
     """Error of DC-ASGD-a over ASGD's with momentum, by the number of workers."""
     rows, _ = reporting(select(table, study="momentum"))
     if rows.empty:
@@ -329,7 +329,7 @@ def _hessian(table: pd.DataFrame) -> Iterable[Answer]:
     )
 
 
-COMPENSATION = Question(
+LOWERS_ERROR = Question(
     name="compensation",
     asks="Does delay compensation lower the error?",
     topic="compensation",
@@ -343,7 +343,7 @@ COMPENSATION = Question(
         "strength": Study("compensation-strength", ("accuracy",)),
     },
     decide=decide_compensation,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "lr",
         "strength",
@@ -366,7 +366,7 @@ NEARNESS = Question(
         "hessian": Study("compensated-gradient-hessian", probe="variation"),
     },
     decide=decide_nearness,
-    drawing=Drawing(
+    drawing=Picture(
         "expansions",
         "strength",
         "form",
@@ -377,4 +377,4 @@ NEARNESS = Question(
         where={"study": "choosing", "form": ["adaptive", "constant"]},
     ),
 )
-QUESTIONS = (COMPENSATION, NEARNESS)
+QUESTIONS = (LOWERS_ERROR, NEARNESS)

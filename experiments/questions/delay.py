@@ -7,17 +7,17 @@ from laggard.experiments.questions.numbers import (
     TUNE,
     at_best,
     by_seed,
-    choose,
+    choose_best,
     paired,
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, ratio
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, estimate, ratio
 
 NAMES = {"momentum": "SGD with momentum", "adam": "Adam"}
 WORKERS = {"cluster.workers": "a constant delay stands for the workers"}
-TARGET = "epochs_to_"
+EPOCHS_TO = "epochs_to_"
 POINT = 0.01
 
 
@@ -31,10 +31,10 @@ def accuracies(table: pd.DataFrame, measure: str = "accuracy") -> pd.Series:
 # --- how fast must the rate fall
 
 
-def cliff(accuracy: pd.Series) -> float:
+def cliff_rate(accuracy: pd.Series) -> float:
     """The largest rate with an accuracy at most a point below the best, of one delay and seed.
 
-    NaN where no greater rate was tried: the cliff may lie beyond.
+    NaN where no greater rate was tried: the cliff_rate may lie beyond.
     """
     rates = accuracy.index.get_level_values("lr")
     largest = rates[accuracy >= accuracy.max() - POINT].max()
@@ -42,9 +42,9 @@ def cliff(accuracy: pd.Series) -> float:
 
 
 def slopes(table: pd.DataFrame, optimiser: str) -> pd.Series:
-    """The slope of log cliff against log(2 D + 1) of each seed, over the delays from 8 on."""
+    """The slope of log cliff_rate against log(2 D + 1) of each seed, over the delays from 8 on."""
     own = accuracies(select(table, optimiser=optimiser))
-    edges = own.groupby(["seed", "delay"]).agg(cliff).unstack("delay")
+    edges = own.groupby(["seed", "delay"]).agg(cliff_rate).unstack("delay")
     late = edges.loc[:, edges.columns >= 8].dropna()
     places = np.log(2 * late.columns.to_numpy(float) + 1)
     fits = [np.polyfit(places, np.log(row), 1)[0] for row in late.to_numpy(float)]
@@ -52,7 +52,7 @@ def slopes(table: pd.DataFrame, optimiser: str) -> pd.Series:
 
 
 def decide_rate(table: pd.DataFrame) -> list[Answer]:
-    """The slope of the cliff over delays; theory's is -1 without momentum."""
+    """The slope of the cliff_rate over delays; theory's is -1 without momentum."""
     rows, seen = reporting(table)
     answers = []
     for optimiser in ("momentum", "adam"):
@@ -91,21 +91,21 @@ RATE = Question(
 # --- how many workers pay
 
 
-def targets_of(table: pd.DataFrame) -> list[float]:
+def targets_in(table: pd.DataFrame) -> list[float]:
     """The targets of a table's epochs to a target, the highest first."""
-    measures = table.loc[table["measure"].str.startswith(TARGET), "measure"].unique()
-    return sorted((float(measure.removeprefix(TARGET)) for measure in measures), reverse=True)
+    measures = table.loc[table["measure"].str.startswith(EPOCHS_TO), "measure"].unique()
+    return sorted((float(measure.removeprefix(EPOCHS_TO)) for measure in measures), reverse=True)
 
 
 def epochs_at_best(table: pd.DataFrame, target: float) -> pd.DataFrame:
     """Epochs to a target, of each optimiser and delay at the rate that is best for that time."""
-    measure = f"{TARGET}{target:g}"
-    chosen = choose(table, measure, "updates", settings=["optimiser", "delay"])
+    measure = f"{EPOCHS_TO}{target:g}"
+    chosen = choose_best(table, measure, "updates", settings=["optimiser", "delay"])
     rows, _ = reporting(select(table, measure=measure))
     return at_best(rows, chosen)
 
 
-def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -> Estimate:
+def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -> SeedEstimate:
     """How much sooner D + 1 equal workers get there than one: (D + 1) e(0) / e(D).
 
     e(D) are the epochs to the target at a delay of D updates; D + 1 workers take D + 1 times as
@@ -120,8 +120,8 @@ def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -
 def decide_speedup(table: pd.DataFrame) -> list[Answer]:
     """By optimiser, the greatest speed-up to the highest target."""
     _, seen = reporting(table)
-    target = targets_of(table)[0]
-    measure = f"{TARGET}{target:g}"
+    target = targets_in(table)[0]
+    measure = f"{EPOCHS_TO}{target:g}"
     epochs = epochs_at_best(table, target)
     answers = []
     for optimiser, borne in (("adam", 256), ("momentum", 32)):
@@ -182,7 +182,7 @@ def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> p
     own = select(table, optimiser=optimiser)
     rows, _ = reporting(own)
     choosing = own if (own["role"] == TUNE).any() else rows.assign(role=TUNE)
-    chosen = choose(choosing, measure, "accuracy", settings=["delay"]).set_index("delay")["lr"]
+    chosen = choose_best(choosing, measure, "accuracy", settings=["delay"]).set_index("delay")["lr"]
     best = by_seed(rows, measure, delay=0, lr=chosen[0])
     low = by_seed(rows, measure, delay=0, lr=chosen[delay])
     late = by_seed(rows, measure, delay=delay, lr=chosen[delay])
@@ -308,7 +308,7 @@ RANGE = Question(
         "delays": Study("delay-rate", ("accuracy",)),
     },
     decide=decide_range,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "lr",
         "optimiser",

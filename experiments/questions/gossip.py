@@ -14,17 +14,17 @@ from laggard.experiments.questions.numbers import (
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, exact, ratio
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, estimate, exact, ratio
 
 
-def points(first: pd.Series, second: pd.Series) -> Estimate:
+def points(first: pd.Series, second: pd.Series) -> SeedEstimate:
     """How many points of accuracy the first has more, seed by seed."""
     own, other = paired(first, second)
     return estimate(100 * (own - other))
 
 
-def times(first: pd.Series, second: pd.Series, factor: float = 1.0) -> Estimate:
+def times(first: pd.Series, second: pd.Series, factor: float = 1.0) -> SeedEstimate:
     """How many times as large the first is, times `factor`."""
     own, other = paired(first, second)
     return ratio(own * factor, other)
@@ -48,7 +48,7 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
     waits = by_seed(rows, "accuracy", tau=0)
     tuned = select(table, study="late", role=TUNE, tau=0)
     lost, pace = {}, {}
-    beside: dict[str, Estimate] = {}
+    beside: dict[str, SeedEstimate] = {}
     for tau in sorted(int(tau) for tau in rows["tau"].unique() if tau > 0):
         lost[tau] = points(waits, by_seed(rows, "accuracy", tau=tau))
         pace[tau] = times(*(by_seed(rows, "seconds_per_sample", tau=late) for late in (tau, 0)))
@@ -163,7 +163,7 @@ def _apart(rows: pd.DataFrame, nodes: float) -> pd.Series:
     return exact - own
 
 
-def _says_points(which: str, number: Estimate) -> str:
+def _says_points(which: str, number: SeedEstimate) -> str:
     value = number.mean.value
     return f"{which}: {abs(value):.2f} points {'worse' if value > 0 else 'better'}"
 
@@ -184,7 +184,7 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
     def epochs(method: str, workers: int = 32) -> pd.Series:
         return by_seed(rows, target, method=method, workers=workers)
 
-    def over(collective: str, gossip: str, link: str = "10 Gb/s") -> Estimate:
+    def over(collective: str, gossip: str, link: str = "10 Gb/s") -> SeedEstimate:
         iteration = seconds(collective, link=link) / seconds(gossip, link=link)
         return times(epochs("all_reduce"), epochs(gossip), iteration)
 
@@ -338,7 +338,7 @@ LATE = Question(
     papers=("assran2019",),
     studies={"late": Study("late-gossip", ("accuracy", "seconds_per_sample", "time_to"))},
     decide=decide_late,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "tau",
         ylabel="test accuracy (%)",
@@ -357,7 +357,7 @@ ACCURACY = Question(
         "pairs": Study("gossip-accuracy-pairs", ("accuracy",)),
     },
     decide=decide_accuracy,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "nodes",
         "method",
@@ -377,7 +377,7 @@ TIME = Question(
         "clock": Study("gossip-time-clock", ("seconds_per_update",)),
     },
     decide=decide_time,
-    drawing=Drawing(
+    drawing=Picture(
         "seconds_per_update",
         "workers",
         "method",
@@ -399,7 +399,7 @@ SLOW_NODE = Question(
         "clock": Study("slow-node-clock", ("seconds_per_sample",)),
     },
     decide=decide_slow_node,
-    drawing=Drawing(
+    drawing=Picture(
         "seconds_per_sample",
         "slowness",
         "method",
@@ -420,7 +420,7 @@ FULL_CARD = Question(
         "clock": Study("full-card-clock", ("seconds_per_sample",)),
     },
     decide=decide_full_card,
-    drawing=Drawing(
+    drawing=Picture(
         "seconds_per_sample",
         "workers",
         "method",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACES = {"seconds_per_sample": "samples", "seconds_per_update": "updates"}
-CURVES = {
+CURVE_MEASURES = {
     "accuracy_by_epoch": ("accuracy_at_{:g}", "test_accuracy", "epoch"),
     "loss_by_epoch": ("loss_at_{:g}", "test_loss", "epoch"),
     "loss_by_time": ("loss_at_{:g}s", "test_loss", "time"),
@@ -49,7 +49,7 @@ def take(
     tables = [
         table.assign(measure=name)
         for measure in measures
-        for name, table in _tables(results, measure, targets)
+        for name, table in _measure_tables(results, measure, targets)
     ]
     numbers = pd.concat(tables, ignore_index=True)
     names = settings_names(results.keys)
@@ -75,7 +75,7 @@ def settings_names(keys: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _tables(
+def _measure_tables(
     results: Results, measure: str, targets: Sequence[float]
 ) -> Iterator[tuple[str, "pd.DataFrame"]]:
     """The tables of a measure, each with its name: several for several targets or epochs."""
@@ -84,7 +84,7 @@ def _tables(
         number = measure_runs(results, PACES[measure])["value"]
         pace = seconds["value"] / number
         yield measure, _rows(seconds.assign(value=pace.where(~seconds["diverged"])))
-    elif measure in CURVES:
+    elif measure in CURVE_MEASURES:
         yield from _curve(results, measure)
     elif measure.endswith("_to"):
         if not targets:
@@ -104,7 +104,7 @@ def _rows(table: "pd.DataFrame") -> "pd.DataFrame":
 
 def _curve(results: Results, measure: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
     """The rows of each evaluation of a curve; members that diverged have none from there on."""
-    name, column, axis = CURVES[measure]
+    name, column, axis = CURVE_MEASURES[measure]
     metrics = results.metrics
     diverged = measure_runs(results, "updates")
     lost = diverged.set_index(["run", "member"])["diverged"]

@@ -51,7 +51,7 @@ def paired(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
     return first.loc[shared], second.loc[shared]
 
 
-def choose(
+def choose_best(
     table: pd.DataFrame, measure: str, by: str, over: str = "lr", settings: Sequence[str] = ()
 ) -> pd.DataFrame:
     """The best `over` for each setting, by the seeds that choose: `settings`, `over`, and `edge`,
@@ -76,7 +76,7 @@ def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings:
     rows = select(table, study=study, role=TUNE, measure=measure)
     if rows.empty:
         return ""
-    chosen = choose(rows, measure, by, settings=settings)
+    chosen = choose_best(rows, measure, by, settings=settings)
     return "a best rate lies at an end of its grid" if (chosen["edge"] != "").any() else ""
 
 

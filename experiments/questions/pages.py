@@ -9,7 +9,7 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE
-from laggard.experiments.questions.pictures import question_picture
+from laggard.experiments.questions.pictures import describe_rates, has_picture, question_picture
 from laggard.experiments.questions.presentation import interval_text, number_text, word_text
 from laggard.experiments.questions.question import Answer, Question
 from laggard.experiments.questions.store import read_numbers
@@ -22,27 +22,45 @@ FIRST = "first.md.jinja"
 
 
 def write_pages(first: Path, folder: Path) -> list[Path]:
-    """Write the first page, the figures, and the numbers into the cards in `docs/questions`.
+    """Draw the figures, and write the first page and the numbers in the cards; their paths.
 
     Args:
         first: the first page; the cards lie beside it, in `docs/questions`.
         folder: where the tables of numbers are, and the figures go.
     """
-    answers = {}
     written = []
+    for name, question in QUESTIONS.items():
+        table = read_numbers(name, folder)
+        if not table.empty and has_picture(question, table):
+            question_picture(question, table, folder / f"{name}.png")
+            written.append(folder / f"{name}.png")
+    for path, text in page_texts(first, folder).items():
+        with whole_file(path) as part:
+            part.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def page_texts(first: Path, folder: Path) -> dict[Path, str]:
+    """The first page, and the cards with the numbers that are stored, by their paths.
+
+    Args:
+        first, folder: as in `write_pages`.
+    """
+    answers = {}
+    texts = {}
     for name, question in QUESTIONS.items():
         table = read_numbers(name, folder)
         answers[name] = [] if table.empty else question.decide(table)
         block = numbers_block(question, answers[name])
-        picture = folder / f"{name}.png"
-        if not table.empty and question_picture(question, table, picture) is not None:
-            written.append(picture)
-            block = f"![{question.asks}](../../{_seen_from(picture, first.parent)})\n\n{block}"
+        if not table.empty and has_picture(question, table):
+            picture = _seen_from(folder / f"{name}.png", first.parent)
+            block = f"![{question.asks}](../../{picture})\n\n{block}"
         card = first.parent / CARDS / f"{name}.md"
-        text = card.read_text(encoding="utf-8")
-        written.append(_write(card, with_numbers(text, block)))
+        texts[card] = with_numbers(card.read_text(encoding="utf-8"), block)
     hero = _seen_from(folder / f"{RATE.name}.png", first.parent)
-    return [_write(first, _first_page(answers, hero)), *written]
+    caption = describe_rates(read_numbers(RATE.name, folder))
+    return {first: _first_page(answers, hero, caption), **texts}
 
 
 def _seen_from(path: Path, folder: Path) -> str:
@@ -101,7 +119,7 @@ def _bar_text(answer: Answer) -> str:
 _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 
-def _first_page(answers: dict[str, list[Answer]], hero: str) -> str:
+def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> str:
     rows = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own[:1]]
     counts = dict.fromkeys(Word, 0)
     for own in answers.values():
@@ -116,15 +134,10 @@ def _first_page(answers: dict[str, list[Answer]], hero: str) -> str:
         counts=counts,
         judged=sum(number for word, number in counts.items() if word is not Word.NONE),
         hero=hero,
+        caption=caption,
         Word=Word,
         cards=CARDS.as_posix(),
         number_text=number_text,
         word_text=word_text,
     )
     return rendered
-
-
-def _write(path: Path, text: str) -> Path:
-    with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
-    return path

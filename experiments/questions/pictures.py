@@ -10,6 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullLocator
 
 from laggard.experiments.figures.grids import draw_cells, draw_steps
 from laggard.experiments.figures.lines import label_text
@@ -27,25 +28,27 @@ from laggard.experiments.figures.style import (
     styled_figure,
 )
 from laggard.experiments.questions.delay import (
+    EPOCHS_TO,
     NAMES,
     POINT,
     RATE,
     SPEEDUP,
-    TARGET,
-    cliff,
+    cliff_rate,
     epochs_at_best,
     speed_up,
-    targets_of,
+    targets_in,
 )
-from laggard.experiments.questions.numbers import select
-from laggard.experiments.questions.question import Drawing, Question
-from laggard.experiments.questions.words import Estimate, estimate
+from laggard.experiments.questions.numbers import reporting, select
+from laggard.experiments.questions.question import Picture, Question
+from laggard.experiments.questions.words import SeedEstimate, estimate
 from laggard.experiments.theory.stability import critical
 
 LINE = "largest stable rate of a quadratic; its curvature is fitted to the cliffs at delays from 8"
 BEST = "best rate of the delay"
 USUAL = 10**-2.5
 MOMENTUM = 0.9
+MOST_TICKS = 8
+"""Settings of an axis that each have a tick."""
 LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 
 
@@ -79,6 +82,30 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     return figure
 
 
+def describe_rates(table: pd.DataFrame) -> str:
+    """What the figure says: at one rate for all delays, and at each delay's best."""
+    grid = _whole_grid(table)
+    chance = float(grid["value"].min())
+    grid = grid.assign(value=grid["value"].mask(grid["lost"], chance))
+    at_usual, at_best = [], []
+    for optimiser, name in NAMES.items():
+        cells = select(grid, optimiser=optimiser).pivot_table("value", "delay", "lr")
+        rates = cells.columns.to_numpy(float)
+        usual = cells.iloc[:, int(np.argmin(abs(np.log(rates / USUAL))))]
+        lost = usual.index[usual <= chance + 5 * POINT]
+        if len(lost):
+            at_usual.append(f"{name} from a delay of {lost.min():g} on")
+        best = 100 * cells.max(axis=1)
+        longest = best.index.max()
+        cost = best.loc[0] - best.loc[longest]
+        at_best.append(f"{name} {cost:.1f} points")
+    one_rate = " and ".join(at_usual)
+    return (
+        f"At one rate for all, 10^-2.5, accuracy is at chance: {one_rate}. Each at its best rate, "
+        f"a delay of {longest:g} updates costs {' and '.join(at_best)}."
+    )
+
+
 def _whole_grid(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the seeds that ran both optimisers, without those that ran parts of the grid."""
     ran = table.groupby("seed")["optimiser"].nunique()
@@ -97,7 +124,7 @@ def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: Scal
     for row, column in enumerate(values.argmax(axis=1)):
         _frame(axes, column, row, "-", "white")
         _frame(axes, usual, row, (0, (2, 2)), "black")
-    _draw_line(axes, cells)
+    _draw_stability(axes, cells)
     rates = [label_text(rate) for rate in cells.columns]
     delays = [label_text(delay) for delay in cells.index]
     name_ticks(axes.xaxis, np.arange(len(rates)) + 0.5, rates, rotation=45)
@@ -110,11 +137,11 @@ def _frame(axes: Axes, column: int, row: int, dashes: Any, colour: str) -> None:
     axes.add_patch(frame)
 
 
-def _draw_line(axes: Axes, cells: pd.DataFrame) -> None:
+def _draw_stability(axes: Axes, cells: pd.DataFrame) -> None:
     """The stability limit of a quadratic with momentum, of the curvature that fits the cliffs."""
     delays, rates = cells.index.to_numpy(), cells.columns.to_numpy(float)
     limits = np.array([critical(int(delay), MOMENTUM, nesterov=False)[0] for delay in delays])
-    edges = np.array([cliff(cells.loc[delay].rename_axis("lr")) for delay in delays])
+    edges = np.array([cliff_rate(cells.loc[delay].rename_axis("lr")) for delay in delays])
     late = (delays >= 8) & np.isfinite(edges)
     if not late.any():
         return
@@ -133,7 +160,7 @@ def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
         panels = figure.subplots(2, len(optimisers), sharex=True, sharey="row", squeeze=False)
         for column, optimiser in enumerate(optimisers):
             above, below = panels[:, column]
-            for number, target in enumerate(targets_of(table)):
+            for number, target in enumerate(targets_in(table)):
                 _draw_target(above, below, table, optimiser, target, number)
             above.set_title(NAMES[optimiser], fontsize="small")
             below.set_xlabel("workers D + 1")
@@ -158,7 +185,7 @@ def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
 def _draw_target(
     above: Axes, below: Axes, table: pd.DataFrame, optimiser: str, target: float, number: int
 ) -> None:
-    measure = f"{TARGET}{target:g}"
+    measure = f"{EPOCHS_TO}{target:g}"
     epochs = select(epochs_at_best(table, target), optimiser=optimiser)
     delays = sorted(epochs["delay"].unique())
     taken = [estimate(select(epochs, delay=delay)["value"]) for delay in delays]
@@ -169,18 +196,34 @@ def _draw_target(
     _draw_estimates(below, workers, sooner, number, label)
 
 
-def question_picture(question: Question, table: pd.DataFrame, path: File = None) -> Figure | None:
-    """The figure of a question; None where it has none, or none of its numbers are there."""
+def has_picture(question: Question, table: pd.DataFrame) -> bool:
+    """Whether a question has a figure, and some of its numbers are there."""
+    if question.name in (SPEEDUP.name, RATE.name):
+        return True
+    drawing = question.drawing
+    return drawing is not None and not _shown_rows(drawing, table).empty
+
+
+def _shown_rows(drawing: Picture, table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that a figure shows: of the seeds that report."""
+    rows, _ = reporting(select(table, measure=drawing.measure, **drawing.where))
+    return rows
+
+
+def question_picture(question: Question, table: pd.DataFrame, path: File = None) -> Figure:
+    """The figure of a question.
+
+    Raises:
+        ValueError: it has none.
+    """
     if question.name == SPEEDUP.name:
         return speedup_picture(table, path)
     if question.name == RATE.name:
         return rates_picture(table, path)
     drawing = question.drawing
     if drawing is None:
-        return None
-    rows = select(table, measure=drawing.measure, **drawing.where)
-    if rows.empty:
-        return None
+        raise ValueError(f"{question.name} has no figure")
+    rows = _shown_rows(drawing, table)
     rows = rows.assign(value=rows["value"].mask(rows["lost"]))
     panels: Sequence[Any] = [None]
     if drawing.panels:
@@ -189,7 +232,7 @@ def question_picture(question: Question, table: pd.DataFrame, path: File = None)
         parts = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, panel in zip(parts, panels, strict=True):
             own = rows if panel is None else select(rows, **{drawing.panels: panel})
-            _draw_panel(axes, own, drawing)
+            _draw_measure(axes, own, drawing)
             if panel is not None:
                 axes.set_title(NAMES.get(str(panel), label_text(panel)), fontsize="small")
             axes.set_xlabel(drawing.xlabel or drawing.x)
@@ -203,7 +246,7 @@ def question_picture(question: Question, table: pd.DataFrame, path: File = None)
     return figure
 
 
-def _draw_panel(axes: Axes, rows: pd.DataFrame, drawing: Drawing) -> None:
+def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture) -> None:
     lines: Sequence[Any] = [None]
     if drawing.lines:
         lines = list(dict.fromkeys(rows[drawing.lines]))
@@ -227,6 +270,9 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, drawing: Drawing) -> None:
         axes.set_xlim(-0.5, len(settings) - 0.5)
     if drawing.log_x:
         axes.set_xscale("log")
+    if not named and len(settings) <= MOST_TICKS:
+        axes.set_xticks(settings, [label_text(setting) for setting in settings])
+        axes.xaxis.set_minor_locator(NullLocator())
     if drawing.log_y:
         axes.set_yscale("log")
     if drawing.measure.startswith("accuracy"):
@@ -238,7 +284,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, drawing: Drawing) -> None:
 def _draw_estimates(
     axes: Axes,
     places: np.ndarray,
-    numbers: Sequence[Estimate],
+    numbers: Sequence[SeedEstimate],
     line: int,
     label: str | None,
     joined: bool = True,

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 
 from laggard.experiments.questions.question import Answer, Question
-from laggard.experiments.questions.words import Estimate, Interval, Word, seeds_needed
+from laggard.experiments.questions.words import Interval, SeedEstimate, Word, seeds_needed
 
 
-def number_text(number: Estimate, unit: str = "") -> str:
+def number_text(number: SeedEstimate, unit: str = "") -> str:
     """A number with its 95 % interval, and what was lost: `0.75 (0.70, 0.82) times`."""
     shown = number.shown
     text = interval_text(shown)
@@ -31,15 +31,11 @@ def interval_text(shown: Interval) -> str:
     width = shown.high - shown.low
     if not math.isfinite(width):
         return f"{shown.value:.3g}"
-    if width == 0:
-        return _rounded(shown.value, 3)
+    if width <= 1e-9 * abs(shown.value):
+        return f"{shown.value:,.3g}"
     digits = max(0, 1 - math.floor(math.log10(width)))
     ends = f"{shown.low:,.{digits}f}, {shown.high:,.{digits}f}"
     return f"{shown.value:,.{digits}f} ({ends})"
-
-
-def _rounded(value: float, digits: int) -> str:
-    return f"{value:,.{digits}g}"
 
 
 def word_text(answer: Answer) -> str:
@@ -48,9 +44,11 @@ def word_text(answer: Answer) -> str:
         return "–"
     text = f"“{answer.paper}”"
     judgement = answer.judgement
-    if judgement.word is not Word.NONE:
+    if judgement.word is Word.NOT_DECIDED:  # the page says why, once
+        text = f"{text}: {judgement.word}"
+    elif judgement.word is not Word.NONE:
         text = f"{text}: {judgement}"
-    if answer.first_said:
+    if answer.first_said and answer.first_said != judgement.word:
         text = f"{text} (first said: {answer.first_said})"
     return text
 

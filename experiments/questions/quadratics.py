@@ -10,13 +10,13 @@ from laggard.experiments.questions.numbers import (
     TUNE,
     at_best,
     by_seed,
-    choose,
+    choose_best,
     paired,
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, Word, estimate, exact, ratio
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, Word, estimate, exact, ratio
 
 AT_AN_END = "a best rate lies at an end of its grid"
 
@@ -39,11 +39,11 @@ class Soonest(NamedTuple):
 
 def soonest(table: pd.DataFrame, family: str) -> Soonest:
     """Of the methods whose names begin with `family` that which is first to the loss on the seeds
-    that choose, each at its best rate.
+    that choose_best, each at its best rate.
     """
     measure = str(table["measure"].iloc[0])
     own = table[table["method"].str.startswith(family)]
-    chosen = choose(own, measure, "time", settings=["method"])
+    chosen = choose_best(own, measure, "time", settings=["method"])
     tuned = at_best(own[own["role"] == TUNE], chosen)
     means = tuned["value"].mask(tuned["lost"], np.inf).groupby(tuned["method"]).mean()
     best = str(means.idxmin())
@@ -53,7 +53,7 @@ def soonest(table: pd.DataFrame, family: str) -> Soonest:
     return Soonest(best, bool(edge), seconds)
 
 
-def time_ratio(one: Soonest, other: Soonest) -> Estimate:
+def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
     """The time of one method over that of another."""
     return ratio(*paired(one.seconds, other.seconds))
 
@@ -71,7 +71,7 @@ def decide_uneven(table: pd.DataFrame) -> list[Answer]:
     if len(waiting):
         for tail in ("light", "heavy"):
             if (waiting["tail"] == tail).any():
-                answers.append(_synchronous(select(waiting, tail=tail), tail))
+                answers.append(_waiting_for_quickest(select(waiting, tail=tail), tail))
     return answers
 
 
@@ -152,7 +152,7 @@ def _floor(late: pd.DataFrame, wait_for: int) -> pd.Series:
     return last["value"].mask(last["lost"]).groupby(last["seed"]).mean()
 
 
-def _synchronous(own: pd.DataFrame, tail: str) -> Answer:
+def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
     """Synchronous SGD that waits for the quickest m: its time over that of asynchronous SGD."""
     _, seen = reporting(own)
     waits, alone = soonest(own, "m = "), soonest(own, "async")
@@ -249,7 +249,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
     """Decades of loss that many workers lose by the momentum that is best for one."""
     rows, seen = reporting(table)
     choosing = table if (table["role"] == TUNE).any() else rows.assign(role=TUNE)
-    chosen = choose(choosing, "loss", "loss", settings=["workers", "momentum"])
+    chosen = choose_best(choosing, "loss", "loss", settings=["workers", "momentum"])
     tuned = at_best(choosing[choosing["role"] == TUNE], chosen)
     means = decades(tuned).groupby([tuned["workers"], tuned["momentum"]]).mean()
     most = int(table["workers"].max())
@@ -306,7 +306,7 @@ IMPLICIT = Question(
         "explicit": Study("implicit-momentum-explicit", ("loss",)),
     },
     decide=decide_momentum,
-    drawing=Drawing(
+    drawing=Picture(
         "momentum",
         "lr",
         "P",

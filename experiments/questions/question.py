@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from laggard.experiments.questions.words import Estimate, Judgement, Word, judge
+from laggard.experiments.questions.words import Judgement, SeedEstimate, Word, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class Answer:
 
     asks: str
     says: str
-    number: Estimate
+    number: SeedEstimate
     unit: str = ""
     paper: str = ""
     mark: Mark = ""
@@ -67,7 +67,7 @@ class Answer:
     first_said: str = ""
     wants: float | None = None
     why: str = ""
-    beside: Mapping[str, Estimate] = field(default_factory=dict)
+    beside: Mapping[str, SeedEstimate] = field(default_factory=dict)
 
     @property
     def judgement(self) -> Judgement:
@@ -80,7 +80,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Picture:
     """The figure of a question: a measure against a setting, a line for each value of another.
 
     Attributes:
@@ -127,4 +127,4 @@ class Question:
     studies: Mapping[str, Study]
     decide: "Callable[[pd.DataFrame], list[Answer]]"
     fixed: Mapping[str, str] = field(default_factory=dict)
-    drawing: Drawing | None = None
+    drawing: Picture | None = None

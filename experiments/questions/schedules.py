@@ -5,35 +5,35 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.questions.delay import cliff
+from laggard.experiments.questions.delay import cliff_rate
 from laggard.experiments.questions.numbers import by_seed, paired, reporting, select
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, share
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, estimate, share
 
 CONSTANT_DELAYS = {"cluster.workers": "a constant delay stands for the workers"}
 CURVE = "accuracy_at_"
 
 
-def gained(own: pd.Series, other: pd.Series) -> Estimate:
+def gained(own: pd.Series, other: pd.Series) -> SeedEstimate:
     """Points of accuracy by which runs are ahead of others, seed by seed; lost are the first's."""
     ahead, behind = paired(own, other)
     number = estimate(100 * (ahead - behind))
     return replace(number, lost=int(ahead.isna().sum()))
 
 
-def cost(own: pd.Series, other: pd.Series) -> Estimate:
+def cost(own: pd.Series, other: pd.Series) -> SeedEstimate:
     """Points of accuracy by which runs are behind others, seed by seed; lost are the first's."""
     behind, ahead = paired(own, other)
     number = estimate(100 * (ahead - behind))
     return replace(number, lost=int(behind.isna().sum()))
 
 
-def wanted(number: Estimate) -> float:
+def wanted(number: SeedEstimate) -> float:
     """The half-width that is wanted of points of accuracy: half a point, or a fifth of them."""
     return round(max(0.5, abs(number.value) / 5), 1)
 
 
-def middle(number: Estimate) -> float:
+def middle(number: SeedEstimate) -> float:
     """The median; of a number that has none, the number itself."""
     return number.value if number.median is None else number.median.value
 
@@ -81,7 +81,7 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
         if budget == "epochs":
             why = "larger batches make fewer updates"
         elif slopes[delay].isna().any():
-            why = "a cliff lies beyond the rates tried"
+            why = "a cliff_rate lies beyond the rates tried"
         beside = {
             f"at a delay of {other:g}": estimate(slopes[other].dropna())
             for other in slopes
@@ -111,13 +111,13 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
 
 
 def batch_slopes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The slope of log cliff against log batch: a row a seed, a column a delay; NaN where a cliff
+    """The slope of log cliff_rate against log batch: a row a seed, a column a delay; NaN where a cliff_rate
     may lie beyond the rates tried.
     """
     places = ["delay", "seed", "batch", "lr"]
     accuracy = rows["value"].mask(rows["lost"], 0.0)
     accuracy = accuracy.set_axis(pd.MultiIndex.from_frame(rows[places]))
-    edges = np.log10(accuracy.groupby(["delay", "seed", "batch"]).agg(cliff))
+    edges = np.log10(accuracy.groupby(["delay", "seed", "batch"]).agg(cliff_rate))
     return edges.groupby(["delay", "seed"]).agg(_slope_over_batches).unstack("delay")
 
 
@@ -322,7 +322,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
     return answers + _decide_variation(table)
 
 
-def _when(rows: pd.DataFrame) -> Estimate:
+def _when(rows: pd.DataFrame) -> SeedEstimate:
     return gained(*(by_seed(rows, "accuracy", when=when) for when in ("last", "first")))
 
 
@@ -368,7 +368,7 @@ BATCH = Question(
     },
     decide=decide_batch,
     fixed=CONSTANT_DELAYS,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "lr",
         "batch",
@@ -388,7 +388,7 @@ WARM_UP = Question(
     studies={"starts": Study("warm-up", ("accuracy_by_epoch",))},
     decide=decide_warm_up,
     fixed=CONSTANT_DELAYS,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy_at_4",
         "start",
         "lr",
@@ -409,7 +409,7 @@ WHEN = Question(
     },
     decide=decide_when,
     fixed=CONSTANT_DELAYS,
-    drawing=Drawing(
+    drawing=Picture(
         "variation",
         "part",
         ylabel="variance of gradients",

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from laggard.experiments.questions.numbers import by_seed, lost_of, paired, select
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
 from laggard.experiments.questions.schedules import (
     CONSTANT_DELAYS,
     cost,
@@ -167,8 +167,6 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
                 unit="of the runs",
                 paper="training fails unless staleness is ramped up",
                 mark="recalled",
-                at_least=0.5,
-                bar_of="ours",
                 seen=seen,
                 first_said="cannot tell here",
                 beside=beside,
@@ -276,7 +274,7 @@ BY_STALENESS = Question(
         "delays": Study("rate-by-staleness-delays", ("accuracy",)),
     },
     decide=decide_by_staleness,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "method",
         ylabel="test accuracy (%)",
@@ -296,7 +294,7 @@ RAMP = Question(
     },
     decide=decide_ramp,
     fixed=CONSTANT_DELAYS,
-    drawing=Drawing(
+    drawing=Picture(
         "accuracy",
         "delay",
         ylabel="test accuracy (%)",

@@ -17,7 +17,7 @@ STORED = Path(str(files("laggard"))) / "answers"
 """The tables that come with laggard, in its repository those of `results/questions`."""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
 """The columns that are no settings."""
-DIGITS = 6  # of a value
+VALUE_DIGITS = 6  # of a value
 
 
 def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def normalise(table: pd.DataFrame) -> pd.DataFrame:
     """A table of numbers with the types that it has when it is read: a column of settings has
     numbers where all that are there are numbers, and else texts.
     """
-    columns = {column: _as_numbers(table[column]) for column in settings_of(table)}
+    columns = {column: _as_numbers(table[column]) for column in setting_columns(table)}
     lost = table["lost"].astype(str) == "True"
     texts = {column: table[column].fillna("") for column in ("dataset", "model", "device", "run")}
     return table.assign(
@@ -57,7 +57,7 @@ def normalise(table: pd.DataFrame) -> pd.DataFrame:
 
 def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
     """Store the numbers of a question, in an order that does not depend on when they were made."""
-    settings = settings_of(table)
+    settings = setting_columns(table)
     columns = ["study", *settings, "role", "seed", "measure", "value", "lost"]
     columns += ["dataset", "model", "device", "run"]
     order = ["study", "role", "measure", *settings, "seed"]
@@ -65,14 +65,14 @@ def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
     ordered = table.assign(**{f"{column} key": key for column, key in keys.items()})
     ordered = ordered.sort_values([f"{column} key" for column in order], kind="stable")
     path = folder / f"{name}.csv"
-    rounded = ordered.assign(value=[f"{value:.{DIGITS}g}" for value in ordered["value"]])
+    rounded = ordered.assign(value=[f"{value:.{VALUE_DIGITS}g}" for value in ordered["value"]])
     rounded["value"] = rounded["value"].replace("nan", "")
     with whole_file(path) as part:
         rounded[columns].to_csv(part, index=False, lineterminator="\n")
     return path
 
 
-def settings_of(table: pd.DataFrame) -> list[str]:
+def setting_columns(table: pd.DataFrame) -> list[str]:
     """The columns that are settings."""
     return [str(column) for column in table if column not in FIXED]
 

@@ -6,18 +6,18 @@ from laggard.experiments.questions.numbers import (
     TUNE,
     at_best,
     by_seed,
-    choose,
+    choose_best,
     paired,
     reporting,
     select,
 )
-from laggard.experiments.questions.question import Answer, Drawing, Question, Study
-from laggard.experiments.questions.words import Estimate, estimate, ratio
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.words import SeedEstimate, estimate, ratio
 
 ACCURACY, PACE = "accuracy", "seconds_per_sample"
 
 
-def points_lost(table: pd.DataFrame, key: str, all_of: object, part: object) -> Estimate:
+def points_lost(table: pd.DataFrame, key: str, all_of: object, part: object) -> SeedEstimate:
     """Points of accuracy that a setting of `key` loses against `all_of`, seed by seed."""
     whole, less = paired(
         by_seed(table, ACCURACY, **{key: all_of}), by_seed(table, ACCURACY, **{key: part})
@@ -25,7 +25,7 @@ def points_lost(table: pd.DataFrame, key: str, all_of: object, part: object) -> 
     return estimate(100 * (whole - less))
 
 
-def time_share(table: pd.DataFrame, key: str, all_of: object, part: object) -> Estimate:
+def time_share(table: pd.DataFrame, key: str, all_of: object, part: object) -> SeedEstimate:
     """The virtual time a sample of a setting over that of `all_of`."""
     whole, less = paired(by_seed(table, PACE, **{key: all_of}), by_seed(table, PACE, **{key: part}))
     return ratio(less, whole)
@@ -65,7 +65,7 @@ def _backups(table: pd.DataFrame) -> list[Answer]:
     if own.empty:
         return []
     measure = str(own["measure"].iloc[0])
-    chosen = choose(own, measure, "time", settings=["backups"])
+    chosen = choose_best(own, measure, "time", settings=["backups"])
     rows, seen = reporting(own)
     best_rows = at_best(rows, chosen)
     means = at_best(own[own["role"] == TUNE], chosen).groupby("backups")["value"].mean()
@@ -127,7 +127,7 @@ WAITING = Question(
         "backups": Study("wait-for-most-backups", ("time_to",)),
     },
     decide=decide_waiting,
-    drawing=Drawing(
+    drawing=Picture(
         ACCURACY, "method", ylabel="test accuracy (%)", xlabel="waits for", where={"study": "most"}
     ),
 )
@@ -171,7 +171,7 @@ AVERAGES = Question(
     papers=("notes",),
     studies={"averages": Study("average-seldom", (ACCURACY, PACE))},
     decide=decide_averages,
-    drawing=Drawing(
+    drawing=Picture(
         ACCURACY,
         "steps",
         ylabel="test accuracy (%)",
@@ -240,7 +240,7 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
     return [restored, harm]
 
 
-def _at_lowest_rate(rows: pd.DataFrame) -> Estimate:
+def _at_lowest_rate(rows: pd.DataFrame) -> SeedEstimate:
     lowest = select(rows, lr=rows["lr"].min())
     stale, large = paired(
         by_seed(lowest, "loss", method="asynchronous"),
@@ -257,7 +257,7 @@ ACCUMULATING = Question(
     papers=("aji2019",),
     studies={"characters": Study("adam-accumulate", ("loss",))},
     decide=decide_accumulating,
-    drawing=Drawing(
+    drawing=Picture(
         "loss",
         "lr",
         "method",

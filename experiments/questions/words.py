@@ -57,7 +57,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SeedEstimate:
     """A number over seeds.
 
     Attributes:
@@ -91,7 +91,7 @@ class Estimate:
         return self.mean
 
 
-def estimate(values: ArrayLike) -> Estimate:
+def estimate(values: ArrayLike) -> SeedEstimate:
     """The mean and the median of a number a seed.
 
     Args:
@@ -101,10 +101,10 @@ def estimate(values: ArrayLike) -> Estimate:
     lost = int(np.isnan(array).sum())
     kept = array[~np.isnan(array)]
     missing = int(np.isinf(kept).sum())
-    return Estimate(_mean(kept), median(kept), len(array), lost, missing)
+    return SeedEstimate(_mean(kept), median(kept), len(array), lost, missing)
 
 
-def ratio(above: ArrayLike, below: ArrayLike) -> Estimate:
+def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
     """The mean of one number over the mean of another, and the median of their pairs' ratios.
 
     The mean of the ratios is another number: above 1 where both come from one distribution. The
@@ -124,7 +124,7 @@ def ratio(above: ArrayLike, below: ArrayLike) -> Estimate:
         of_pairs = kept[0] / kept[1]
     middle = median(of_pairs[~np.isnan(of_pairs)])
     if missing or kept.shape[1] == 0:
-        return Estimate(Interval(np.nan, np.nan, np.nan), middle, seeds, lost, missing)
+        return SeedEstimate(Interval(np.nan, np.nan, np.nan), middle, seeds, lost, missing)
     generator = np.random.default_rng(kept.shape[1])
     drawn = generator.integers(kept.shape[1], size=(DRAWS, kept.shape[1]))
     means = kept[:, drawn].mean(axis=2)
@@ -132,10 +132,10 @@ def ratio(above: ArrayLike, below: ArrayLike) -> Estimate:
     if kept.shape[1] < 2:
         low = high = np.nan
     number = Interval(float(kept[0].mean() / kept[1].mean()), float(low), float(high))
-    return Estimate(number, middle, seeds, lost)
+    return SeedEstimate(number, middle, seeds, lost)
 
 
-def share(count: int, of: int) -> Estimate:
+def share(count: int, of: int) -> SeedEstimate:
     """A share of seeds with its exact interval.
 
     Its ends are the shares at which so few, or so many, are seen with a probability of 2.5 %.
@@ -144,12 +144,12 @@ def share(count: int, of: int) -> Estimate:
     """
     low = 0.0 if count == 0 else float(beta.ppf(0.025, count, of - count + 1))
     high = 1.0 if count == of else float(beta.ppf(0.975, count + 1, of - count))
-    return Estimate(Interval(count / of, low, high), None, of)
+    return SeedEstimate(Interval(count / of, low, high), None, of)
 
 
-def exact(value: float) -> Estimate:
+def exact(value: float) -> SeedEstimate:
     """A number without seeds, such as a time of a cluster in which nothing is random."""
-    return Estimate(Interval(value, value, value), None, 0)
+    return SeedEstimate(Interval(value, value, value), None, 0)
 
 
 def median(values: ArrayLike) -> Interval:
@@ -182,7 +182,7 @@ def _mean(values: np.ndarray) -> Interval:
 
 
 def judge(
-    number: Estimate,
+    number: SeedEstimate,
     at_least: float = -np.inf,
     at_most: float = np.inf,
     seen: bool = False,
@@ -217,7 +217,7 @@ def judge(
     return Judgement(Word.CANNOT_TELL, "the interval crosses the bar")
 
 
-def _loses_more(number: Estimate, opponent: tuple[int, int]) -> bool:
+def _loses_more(number: SeedEstimate, opponent: tuple[int, int]) -> bool:
     """Whether more runs are lost than the opponent loses, beyond chance, by Fisher's exact test."""
     lost, of = opponent
     if number.lost == 0:
@@ -228,7 +228,7 @@ def _loses_more(number: Estimate, opponent: tuple[int, int]) -> bool:
     return bool(fisher_exact(table, alternative="greater").pvalue < 0.05)
 
 
-def seeds_needed(number: Estimate, half: float) -> int | None:
+def seeds_needed(number: SeedEstimate, half: float) -> int | None:
     """About how many seeds give the mean an interval of +-`half`, if the spread stays; None if that
     is reached, or not known.
 

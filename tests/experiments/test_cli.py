@@ -81,7 +81,7 @@ SIMULATION = "CONFIG key=value --out --force --quiet --snapshots --no-plugins"
 REAL = "--seconds --out --no-plugins"
 COMMANDS = {
     "run": f"{SIMULATION} --keep-snapshot --continue",
-    "sweep": f"{SIMULATION} --jobs --backend --dry-run",
+    "sweep": f"{SIMULATION} --scale --jobs --backend --dry-run",
     "validate": "CONFIG --no-plugins",
     "list": "NAME",
     "new": "KIND NAME",
@@ -91,7 +91,7 @@ COMMANDS = {
     "table": "RESULT --rows --columns --value --target --where --best --by --against --format",
     "report": "RESULT --to --config",
     "export": "RESULT --to PATH --from --until",
-    "reproduce": "CLAIM --scale --jobs --out --claims --dry-run --stored --again --page --list",
+    "reproduce": "QUESTION --scale --set --jobs --out --list --dry-run --stored --page",
     "import": "format FILE --out",
     "real calibrate": f"CONFIG key=value --workers --message-bytes {REAL}",
     "real compare": f"CONFIG --calibration {REAL}",

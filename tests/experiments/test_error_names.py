@@ -10,7 +10,7 @@ from laggard.experiments import cli
 from laggard.experiments.cli import main
 
 ROOT = Path(cli.__file__).resolve().parent
-COMMAND_LINE = ("commands", "claims", "cli.py")
+COMMAND_LINE = ("commands", "cli.py")
 
 
 def texts_of_options(path):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from laggard.experiments.questions.compensation import (
-    best_of,
+    best_settings_of,
     decide_compensation,
     decide_nearness,
     largest_that_trains,
@@ -84,11 +84,11 @@ def test_two_sets_of_seeds_that_disagree_give_no_word():
 
 def test_best_at_an_end_of_the_grid():
     rows = table(grid("choosing", 0.8, 4))
-    assert best_of(rows) == ((0, 0.02), (5, 0.02))
-    assert lies_inside(rows, *best_of(rows))
+    assert best_settings_of(rows) == ((0, 0.02), (5, 0.02))
+    assert lies_inside(rows, *best_settings_of(rows))
     for best in ((10, 0.02), (5, 0.04)):
         rows = table(grid("choosing", 0.7, 4, best=best))
-        assert not lies_inside(rows, *best_of(rows))
+        assert not lies_inside(rows, *best_settings_of(rows))
 
 
 @pytest.mark.parametrize(("error", "word"), [(0.08, Word.AGREES), (0.0995, Word.DIFFERS)])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from laggard.experiments.questions.delay import (
-    cliff,
+    cliff_rate,
     decide_cause,
     decide_range,
     decide_rate,
@@ -60,7 +60,7 @@ def test_a_target_that_seeds_miss_has_no_speed_up():
 
 
 def cliffs(fall: float, seeds: int, role: str = "report"):
-    """Accuracies on a grid of rates whose cliff falls as (2 D + 1)^fall, for both optimisers."""
+    """Accuracies on a grid of rates whose cliff_rate falls as (2 D + 1)^fall, for both optimisers."""
     rates = 10.0 ** np.arange(-6, 1, 0.25)
     parts = []
     for optimiser in ("momentum", "adam"):
@@ -93,8 +93,8 @@ def test_slope_of_the_cliff(fall, seeds, role, word):
 
 def test_cliff_at_the_end_of_the_grid_is_none():
     inside = pd.Series([0.9, 0.9, 0.1], pd.Index([0.1, 0.2, 0.4], name="lr"))
-    assert cliff(inside) == 0.2
-    assert np.isnan(cliff(inside.iloc[:2]))
+    assert cliff_rate(inside) == 0.2
+    assert np.isnan(cliff_rate(inside.iloc[:2]))
 
 
 def test_loss_is_split_into_rate_and_delay():

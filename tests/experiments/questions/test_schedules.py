@@ -43,7 +43,7 @@ def batches(cliffs, delay=8, seeds=8, role="report", study="updates"):
     ],
 )
 def test_cliff_falls_as_the_batch_grows(cliffs, seeds, role, word):
-    """The slope of log cliff against log batch at a delay of 8."""
+    """The slope of log cliff_rate against log batch at a delay of 8."""
     (answer,) = decide_batch(
         table(*batches(cliffs, 8, seeds, role), *batches((1.0, 1.0), 0, role=role))
     )
@@ -56,7 +56,7 @@ def test_cliff_beyond_the_rates_leaves_the_word_open():
     parts = batches((10.0, 0.1))
     assert batch_slopes(table(*parts))[8].isna().all()
     (answer,) = decide_batch(table(*parts))
-    assert answer.judgement == (OPEN, "a cliff lies beyond the rates tried")
+    assert answer.judgement == (OPEN, "a cliff_rate lies beyond the rates tried")
 
 
 def test_equal_epochs_carry_no_word():

@@ -1,0 +1,102 @@
+"""The command, the first page and the cards: what they say is what the stored numbers give."""
+
+import pytest
+
+from laggard.experiments.cli import main
+from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.pages import (
+    BEGIN,
+    END,
+    numbers_block,
+    page_texts,
+    with_numbers,
+)
+from laggard.experiments.questions.pictures import rates_picture, speedup_picture
+from laggard.experiments.questions.store import STORED, read_numbers
+from laggard.experiments.questions.words import Word
+from tests.documents import ROOT
+from tests.experiments.questions.made_up import rows, spread, table
+
+OWN_NET = """\
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(784, 12), nn.Tanh(), nn.Linear(12, 10))
+"""
+
+
+def test_pages_are_those_of_the_stored_numbers():
+    """`laggard reproduce --stored --page REPRODUCTION.md` writes them."""
+    texts = page_texts(ROOT / "REPRODUCTION.md", ROOT / "results" / "questions")
+    outdated = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
+    assert [path.name for path in outdated] == []
+
+
+def test_numbers_stand_in_the_block_alone():
+    """A number in a card that is changed by hand is written over; the words around it stay."""
+    card = f"# Title\n\n{BEGIN}\nold\n{END}\n\nafter\n"
+    assert with_numbers(card, "new") == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nafter\n"
+    with pytest.raises(ValueError, match="expected <!-- numbers -->"):
+        with_numbers("# Title\n", "new")
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_stored_numbers_answer(name):
+    """Each answer says something, and seeds that had been seen bear no word."""
+    stored = read_numbers(name)
+    if stored.empty:
+        assert "Not run yet" in numbers_block(QUESTIONS[name], [])
+        return
+    for answer in QUESTIONS[name].decide(stored):
+        assert answer.says
+        if answer.seen and not answer.why:
+            assert answer.judgement.word in (Word.NOT_DECIDED, Word.NONE)
+        if answer.mark == "recalled":
+            assert answer.bar_of != "paper"
+
+
+def test_tables_are_small():
+    assert sum(path.stat().st_size for path in STORED.glob("*.csv")) <= 3e6
+
+
+def test_command_lists_and_answers_without_a_run(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    assert set(QUESTIONS) <= set(capsys.readouterr().out.split())
+    assert main(["reproduce", "delay-rate", "--stored"]) == 0
+    assert "of log rate against log (2 D + 1)" in capsys.readouterr().out
+    assert main(["reproduce", "delay-rte", "--stored"]) == 2
+
+
+def test_network_of_ones_own_stands_beside_ours(tmp_path, monkeypatch, capsys):
+    """One command redoes a question on it; the numbers lie in a folder of their own."""
+    (tmp_path / "own_nets.py").write_text(OWN_NET, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["reproduce", "average-seldom", "--scale", "smoke", "--jobs", "1", "--out", "out"]
+    assert main([*command, "--set", "task.model=own_nets:Net"]) == 0
+    assert "yours: task.model=own_nets:Net" in capsys.readouterr().out
+    kept = read_numbers("average-seldom", tmp_path / "out/questions/smoke/yours")
+    assert set(kept["model"]) == {"own_nets:Net"}
+    assert not (tmp_path / "out/questions/smoke/average-seldom.csv").exists()
+    assert main([*command, "--set", "learning.lr=0.1"]) == 2
+
+
+def test_pictures_have_a_panel_for_each_optimiser_and_a_line_for_each_target():
+    rates = rates_picture(read_numbers("delay-rate"))
+    titles = [axes.get_title(loc="left") or axes.get_title() for axes in rates.axes[:2]]
+    assert titles == ["SGD with momentum", "Adam"]
+    parts = []
+    for optimiser in ("momentum", "adam"):
+        for delay, epochs in ((0, 1.0), (8, 3.0)):
+            for target, factor in ((0.98, 1.0), (0.9, 0.2)):
+                for role, seeds in (("tune", 3), ("report", 8)):
+                    values = spread(epochs * factor, 0.01, seeds)
+                    settings = dict(optimiser=optimiser, delay=delay, lr=0.1)
+                    measure = f"epochs_to_{target:g}"
+                    parts.append(rows(measure, values, role, "targets", **settings))
+    drawn = speedup_picture(table(*parts))
+    assert len(drawn.axes) == 4
+    labels = drawn.axes[0].get_legend_handles_labels()[1]
+    assert labels == ["to 98%", "to 90%"]
