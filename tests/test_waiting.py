@@ -205,11 +205,14 @@ class Counting(TorchDispatchMode):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_ensemble_size_changes_no_number_of_operations(optimizer):
     counts = set()
+    made = OPTIMIZERS[optimizer]()
+    if getattr(made, "needs_shapes", False):
+        made = made.with_shapes({"hidden": (10, 9), "last": (10, 10), "bias": (10,)})
     for members in (1, 2, 50):
         weights = torch.rand(members, 200)
-        rule = Rule(OPTIMIZERS[optimizer](), lr=torch.full((members, 1), 0.1, dtype=torch.float64))
+        rule = Rule(made, lr=torch.full((members, 1), 0.1, dtype=torch.float64))
         with Counting(least=weights.numel()) as counting:
             rule.step(weights, weights, rule.init(weights), epochs=0.1)
         counts.add(counting.count)
     assert len(counts) == 1
-    assert 2 <= counts.pop() <= 20
+    assert 2 <= counts.pop() <= 30

@@ -120,9 +120,8 @@ class Config(Part):
             if slices:
                 problem = "expected an optimiser of single numbers: no node has the whole model"
                 raise ConfigError("learning.optimizer", problem)
-            if not self.task.parameter_shapes():
-                problem = f"expected a network with matrices, which {self.task.model} is not"
-                raise ConfigError("learning.optimizer", problem)
+            with _report_under_key(self):
+                self.learning.build(workers).with_shapes(self.task.parameter_shapes())
 
     def as_dict(self) -> dict[str, Any]:
         """The config of one run as plain data with all defaults; `parse` reads it back."""
@@ -171,6 +170,7 @@ def _report_under_key(config: Config) -> Iterator[None]:
             "Network": "cluster.network",
             type(config.cluster.network).recipe.__name__: "cluster.network",
             "Rule": "learning",
+            "Muon": "learning",
             "Stop": "stop",
             "Evaluate": "evaluate",
         }
