@@ -80,7 +80,7 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
             lines.append(f"  - median: {interval_text(middle)}")
         if answer.paper:
             lines.append(f"  - papers say {word_text(answer)}")
-        if answer.bar_of:
+        if answer.paper and answer.bar_of:
             lines.append(f"  - {_bar_text(answer)}")
         if answer.opponent[1]:
             lost, of = answer.opponent
