@@ -188,9 +188,11 @@ def _largest_strength(table: pd.DataFrame) -> Iterable[Answer]:
         seen=seen,
         first_said="agrees",
         wants=0.5,
-        beside={f"largest strength, {workers} workers": estimate(own)
-                for workers, own in largest.items()},
-    )  # fmt: skip
+        beside={
+            f"largest strength, {workers} workers": estimate(own)
+            for workers, own in largest.items()
+        },
+    )
 
 
 def largest_that_trains(rows: pd.DataFrame) -> pd.Series:

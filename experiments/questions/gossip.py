@@ -89,8 +89,10 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
 def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
     """Points by which all-reduce is better than SGP and AD-PSGD, each at its best rate."""
     rows, seen = reported(table, "step")
-    exact = {nodes: by_seed(rows, "accuracy", method="all_reduce", nodes=nodes)
-             for nodes in sorted(rows["nodes"].unique())}  # fmt: skip
+    exact = {
+        nodes: by_seed(rows, "accuracy", method="all_reduce", nodes=nodes)
+        for nodes in sorted(rows["nodes"].unique())
+    }
     behind = {}
     for nodes, of in exact.items():
         for method in rows.loc[rows["nodes"] == nodes, "method"].unique():
@@ -242,8 +244,11 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
     clock, _ = reported(table, "clock")
     kept = {}
     for method in ("adpsgd", "all_reduce", "overlapped", "adpsgd_overlap"):
-        pace = {slow: by_seed(clock, "seconds_per_sample", method=method, slowness=slow)
-                for slow in (1, 2, 10, 100) if slow in set(clock["slowness"])}  # fmt: skip
+        pace = {
+            slow: by_seed(clock, "seconds_per_sample", method=method, slowness=slow)
+            for slow in (1, 2, 10, 100)
+            if slow in set(clock["slowness"])
+        }
         for slow in pace.keys() - {1}:
             kept[f"throughput kept by {method} at {slow} times"] = times(pace[1], pace[slow])
     end = at_an_end(table, "trained", target, "time", "method", "slowness")
@@ -290,8 +295,11 @@ def decide_full_card(table: pd.DataFrame) -> list[Answer]:
     full, free = (by_seed(rows, measure, network=name) for name in ("congested", "free"))
     clock, clock_seen = reported(table, "clock")
     few, many = clock["workers"].min(), clock["workers"].max()
-    pace = {(method, workers): by_seed(clock, "seconds_per_sample", method=method, workers=workers)
-            for method in ("async_ps", "adpsgd") for workers in (few, many)}  # fmt: skip
+    pace = {
+        (method, workers): by_seed(clock, "seconds_per_sample", method=method, workers=workers)
+        for method in ("async_ps", "adpsgd")
+        for workers in (few, many)
+    }
     enough = times(pace["async_ps", few], pace["async_ps", many], few)
     kept = times(pace["adpsgd", few], pace["adpsgd", many], few / many)
     sooner = times(pace["async_ps", many], pace["adpsgd", many])

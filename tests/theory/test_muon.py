@@ -69,8 +69,13 @@ def test_singular_values_come_near_one() -> None:
     before = torch.linalg.svdvals(matrix / matrix.norm())
     after = np.sort(torch.linalg.svdvals(orthogonal(matrix)).numpy().ravel())
     expected = np.sort([polynomial(float(value)) for value in before.ravel()])
-    equal("muon: singular values over those of the polynomial", 1.0, after / expected,
-          source=JORDAN, rtol=1e-9)  # fmt: skip
+    equal(
+        "muon: singular values over those of the polynomial",
+        1.0,
+        after / expected,
+        source=JORDAN,
+        rtol=1e-9,
+    )
     large = [polynomial(value) for value in np.geomspace(0.003, 1.0, 2000)]
     at_most("muon: greatest singular value from 0.003 on", 1.2024, large, source="derived")
     at_most("muon: its inverse", 1 / 0.68, [1 / value for value in large], source="derived")
@@ -83,8 +88,10 @@ def torchs_muon(task: Any, settings: dict[str, float], updates: int = UPDATES) -
     shapes = task.shapes()
     sizes = [math.prod(shape) for shape in shapes.values()]
     parts = weights[0].split(sizes)
-    params = [nn.Parameter(part.reshape(shape).clone())
-              for part, shape in zip(parts, shapes.values(), strict=True)]  # fmt: skip
+    params = [
+        nn.Parameter(part.reshape(shape).clone())
+        for part, shape in zip(parts, shapes.values(), strict=True)
+    ]
     hidden = [
         param
         for param, (_, is_hidden) in zip(params, matrix_places(shapes), strict=True)

@@ -99,8 +99,13 @@ def test_accuracy_of_gossip(right, seeds, wide, role, word):
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
 def test_slow_node(right, seeds, wide, role, word):
     """All-reduce takes 4 times AD-PSGD's time at 10 times, or twice; AD-PSGD slows not, or by 2."""
-    means = {("adpsgd", 1): 5, ("adpsgd", 10): 5, ("adpsgd", 100): 5 if right else 10,
-             ("overlapped", 1): 5, ("overlapped", 10): 20 if right else 10}  # fmt: skip
+    means = {
+        ("adpsgd", 1): 5,
+        ("adpsgd", 10): 5,
+        ("adpsgd", 100): 5 if right else 10,
+        ("overlapped", 1): 5,
+        ("overlapped", 10): 20 if right else 10,
+    }
     parts = []
     for (method, slowness), mean in means.items():
         own = dict(method=method, slowness=slowness)
@@ -119,8 +124,13 @@ def test_slow_node(right, seeds, wide, role, word):
 
 def test_a_target_that_seeds_miss_has_no_mean():
     parts = []
-    for method, slowness in (("adpsgd", 1), ("adpsgd", 10), ("adpsgd", 100),
-                             ("overlapped", 1), ("overlapped", 10)):  # fmt: skip
+    for method, slowness in (
+        ("adpsgd", 1),
+        ("adpsgd", 10),
+        ("adpsgd", 100),
+        ("overlapped", 1),
+        ("overlapped", 10),
+    ):
         values = spread(5.0, 0.1, 10)
         if slowness == 100:
             values[:6] = np.inf
@@ -168,8 +178,11 @@ def test_time_on_a_slow_network(right, seeds, wide, role, word):
     twice as many.
     """
     parts = []
-    for method, workers, mean in (("all_reduce", 32, 4.0), ("SGP", 32, 2.0 if right else 8.0),
-                                  ("SGP", 4, 2.0)):  # fmt: skip
+    for method, workers, mean in (
+        ("all_reduce", 32, 4.0),
+        ("SGP", 32, 2.0 if right else 8.0),
+        ("SGP", 4, 2.0),
+    ):
         own = dict(method=method, workers=workers)
         deviation = mean * 0.02 * min(wide, 40.0)
         parts.append(seeds_of("epochs_to_0.9", mean, deviation, seeds, role, "trained", **own))

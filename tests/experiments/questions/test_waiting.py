@@ -53,8 +53,14 @@ def test_points_lost_by_averaging_seldom(lost, seeds, role, deviation, word):
 @pytest.mark.parametrize(("none", "word"), [(3.0, Word.AGREES), (0.5, Word.DIFFERS)])
 def test_backups_are_compared_at_their_best_number(none, word):
     """Two backups take 1 s at their best rate, eight 1.5 s; without they take `none`."""
-    parts = accuracies("method", {"all": 0.0, "95 %": 0.0, "90 %": 0, "90 %, tokens": 0}, 10,
-                       "report", 0.001, "most")  # fmt: skip
+    parts = accuracies(
+        "method",
+        {"all": 0.0, "95 %": 0.0, "90 %": 0, "90 %, tokens": 0},
+        10,
+        "report",
+        0.001,
+        "most",
+    )
     for role, seeds in (("tune", 4), ("report", 20)):
         for backups, best in ((0, none), (2, 1.0), (8, 1.5)):
             for lr, factor in ((0.1, 1.0), (0.2, 4.0)):
