@@ -1,5 +1,6 @@
 """The command that answers questions by studies: reproduce."""
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -22,12 +23,17 @@ if TYPE_CHECKING:
     from laggard.experiments.questions.question import Question
 
 YOURS = "yours"
-"""The folder of numbers that were made with overrides: they never stand among ours."""
+"""The folder of numbers that were made with overrides, in a folder for each set of them: they never
+stand among ours.
+"""
 
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", metavar="QUESTION", help="name of a question (default: all)"
+        "names",
+        nargs="*",
+        metavar="QUESTION",
+        help="name of a question (default: all, where nothing is run at full scale)",
     )
     add_scale(parser)
     parser.add_argument(
@@ -55,8 +61,13 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def carry_out(args: Namespace) -> int:
+    from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.questions.catalogue import questions
 
+    if not (args.names or args.list or args.stored or args.dry_run or args.scale):
+        problem = "expected the names of questions: to run all of them takes days"
+        remedy = "--list names them, --stored answers by the stored numbers"
+        raise ConfigError("", f"{problem}; {remedy}", "laggard reproduce")
     chosen = questions(args.names)
     if args.list:
         for question in chosen:
@@ -108,7 +119,7 @@ def _folder(args: Namespace) -> Path:
     if args.scale:
         folder /= args.scale
     if args.overrides:
-        folder /= YOURS
+        folder = folder / YOURS / re.sub(r"[^\w.,=-]", "-", ",".join(sorted(args.overrides)))[:120]
     return folder
 
 

@@ -1,6 +1,6 @@
 """The runs of a question: those whose numbers are stored are not simulated again.
 
-A study with `tune` has runs that choose_by_numbers and runs that report; without it all runs report.
+A study with `tune` has runs that choose and runs that report; without it all runs report.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,14 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.load import load
 from laggard.experiments.config.tuning import reporting_runs, tune_of, tuning_config
 from laggard.experiments.questions.measures import settings_names, take, targets_of
+from laggard.experiments.questions.numbers import REPORT, TUNE
 from laggard.experiments.questions.probes import run_probe
 from laggard.experiments.questions.question import Question, Study
-from laggard.experiments.questions.store import normalise
+from laggard.experiments.questions.store import normalise, setting_columns
 from laggard.experiments.results.selection import best_settings
 from laggard.experiments.running.sweep import sweep
 from laggard.experiments.running.tuning import chosen_settings
 
-REPORT, TUNE, SEEN = "report", "tune", "seen"
-"""What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
 TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
 """What `tune.by` compares -> the measure of the table that it reads: of runs with one batch size
 epochs are in the order of updates.
@@ -72,7 +71,8 @@ def collect(
     """The table of numbers of a question: what is known, and the numbers of the runs that lacked.
 
     Args:
-        known: the stored numbers. Rows of runs that the studies no longer have stay.
+        known: the stored numbers. A new number replaces that of an older run of the same study,
+            setting and seed, as of a plugin that was edited; all others stay.
 
     Raises:
         ConfigError: a study cannot be run.
@@ -88,10 +88,10 @@ def collect(
         tuning = tuning_config(config)
         known = add(known, study, name, TUNE, tuning, runs(tuning), targets)
         is_tuned = (known["study"] == name) & (known["role"] == TUNE)
-        chosen = choose_by_numbers(config, normalise(known[is_tuned]))
+        chosen = choose_by_numbers(config, known[is_tuned])
         planned = [run.spec for run in reporting_runs(config, chosen)]
         known = add(known, study, name, REPORT, config, planned, targets)
-    return normalise(known)
+    return known
 
 
 def missing_runs(known: pd.DataFrame, name: str, planned: Sequence[RunSpec]) -> list[RunSpec]:
@@ -121,7 +121,9 @@ def _add_missing(
         results = sweep(config, out, jobs=jobs, planned=missing)
         rows = take(results, study.measures, targets)
     rows = rows.assign(study=name, role=role, **_task_of(config))
-    return pd.concat([known, rows], ignore_index=True)
+    table = normalise(pd.concat([known, rows], ignore_index=True))
+    place = ["study", "role", *setting_columns(table), "seed", "measure"]
+    return table.drop_duplicates(place, keep="last", ignore_index=True)
 
 
 def _task_of(config: Config) -> dict[str, str]:
@@ -133,7 +135,7 @@ def _task_of(config: Config) -> dict[str, str]:
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the tuning rows choose_by_numbers, by the swept keys of the config, for each target.
+    """What the tuning rows choose, by the swept keys of the config, for each target.
 
     Args:
         tuned: the rows of the tuning seeds.

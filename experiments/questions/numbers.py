@@ -8,6 +8,7 @@ import pandas as pd
 from laggard.experiments.results.selection import best_settings
 
 TUNE, REPORT, SEEN = "tune", "report", "seen"
+"""What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:

@@ -39,7 +39,7 @@ class Soonest(NamedTuple):
 
 def soonest(table: pd.DataFrame, family: str) -> Soonest:
     """Of the methods whose names begin with `family` that which is first to the loss on the seeds
-    that choose_best, each at its best rate.
+    that choose, each at its best rate.
     """
     measure = str(table["measure"].iloc[0])
     own = table[table["method"].str.startswith(family)]

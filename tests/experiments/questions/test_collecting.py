@@ -49,6 +49,14 @@ def test_stored_numbers_are_not_simulated_again(numbers, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(again, known)
 
 
+def test_new_number_replaces_that_of_an_older_run(numbers, tmp_path):
+    """As after an edit of a plugin, which changes the ids of its runs: no seed is there twice."""
+    older = numbers.assign(run="older", value=numbers["value"] + 1.0)
+    again = collecting.collect(SPEEDUP, older, "smoke", out=tmp_path, jobs=1)
+    assert "older" not in set(again["run"])
+    assert len(again) == len(numbers)
+
+
 def test_table_is_read_as_it_was_written(numbers, tmp_path):
     """Lost runs and targets that were missed too; the order of rows does not depend on theirs."""
     numbers = numbers.copy()

@@ -77,10 +77,19 @@ def test_network_of_ones_own_stands_beside_ours(tmp_path, monkeypatch, capsys):
     command = ["reproduce", "average-seldom", "--scale", "smoke", "--jobs", "1", "--out", "out"]
     assert main([*command, "--set", "task.model=own_nets:Net"]) == 0
     assert "yours: task.model=own_nets:Net" in capsys.readouterr().out
-    kept = read_numbers("average-seldom", tmp_path / "out/questions/smoke/yours")
+    (kept_in,) = (tmp_path / "out/questions/smoke/yours").iterdir()
+    kept = read_numbers("average-seldom", kept_in)
     assert set(kept["model"]) == {"own_nets:Net"}
     assert not (tmp_path / "out/questions/smoke/average-seldom.csv").exists()
     assert main([*command, "--set", "learning.lr=0.1"]) == 2
+    # another network has numbers of its own
+    assert main([*command, "--set", "task.model=logistic"]) == 0
+    assert len(list((tmp_path / "out/questions/smoke/yours").iterdir())) == 2
+
+
+def test_all_questions_are_run_only_when_asked(capsys):
+    assert main(["reproduce"]) == 2
+    assert "expected the names of questions" in capsys.readouterr().err
 
 
 def test_pictures_have_a_panel_for_each_optimiser_and_a_line_for_each_target():
