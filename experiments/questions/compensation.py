@@ -14,9 +14,10 @@ from laggard.experiments.questions.numbers import (
     paired,
     reporting,
     select,
+    times_as_large,
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
-from laggard.experiments.questions.words import SeedEstimate, estimate, judge, ratio, share
+from laggard.experiments.questions.words import SeedEstimate, estimate, judge, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
 """What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
@@ -61,11 +62,6 @@ def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.S
     return 1 - accuracy.where(accuracy >= floor)
 
 
-def over(own: pd.Series, plain: pd.Series) -> SeedEstimate:
-    """The mean error over the mean error without compensation, and the median of the ratios."""
-    return ratio(*paired(own, plain))
-
-
 def decide_compensation(table: pd.DataFrame) -> list[Answer]:
     """Error at the chosen rate and strength over ASGD's at its rate, with lost runs apart."""
     grid, seen = reporting(select(table, study="grid"))
@@ -75,16 +71,15 @@ def decide_compensation(table: pd.DataFrame) -> list[Answer]:
     floor = float(by_seed(grid, "accuracy", strength=plain[0], lr=plain[1]).median()) / 2
     asgd = errors(grid, *plain, floor)
     compensated = errors(grid, *own, floor)
-    number = over(compensated, asgd)
+    number = times_as_large(compensated, asgd)
     asgd_lost = int(asgd.isna().sum())
     beside = _on_the_grid(grid, plain[1], floor)
     beside |= _with_momentum(table)
     return [
         Answer(
             asks="Does delay compensation lower the error?",
-            says=f"error times {number.value:.2f} in the mean of the runs that are kept, at a strength "
-            f"of {own[0]:g}; it loses {compensated.isna().sum()} of {len(compensated)} runs, "
-            f"ASGD {asgd_lost}",
+            says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's, but "
+            f"{compensated.isna().sum()} of {len(compensated)} runs are lost, against {asgd_lost}",
             number=number,
             unit="times ASGD's error",
             paper="DC-ASGD-a takes 12 % of ASGD's error away",
@@ -114,7 +109,7 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Se
         if strength == 0 or own.empty:
             continue
         name = f"strength {strength:g}, rate {rate:g}"
-        found[f"{name}: error over ASGD's"] = over(own, plain)
+        found[f"{name}: error over ASGD's"] = times_as_large(own, plain)
         if rate == usual:
             worse = 100 * (own.fillna(chance) - plain.fillna(chance))
             found[f"{name}: points of error more, lost runs as chance"] = estimate(worse)
@@ -132,7 +127,7 @@ def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str
             plain, own = best_settings_of(select(choosing, seed=own_seeds))
             asgd = errors(grid, *plain, floor)
             opponent = int(asgd.isna().sum()), len(asgd)
-            number = over(errors(grid, *own, floor), asgd)
+            number = times_as_large(errors(grid, *own, floor), asgd)
             words.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
     return "" if len(words) == 1 else "the two sets of seeds that choose disagree"
 
@@ -147,7 +142,9 @@ def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
         for method, workers in sorted(set(zip(rows["method"], rows["workers"], strict=True)))
     }
     ratios = {
-        f"error over ASGD's: {method}, {workers:g} workers": over(own, error["ASGD", workers])
+        f"error over ASGD's: {method}, {workers:g} workers": times_as_large(
+            own, error["ASGD", workers]
+        )
         for (method, workers), own in error.items()
         if method != "ASGD" and ("ASGD", workers) in error
     }
@@ -211,7 +208,7 @@ def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
     if rows.empty:
         return {}
     return {
-        f"momentum 0.9, {workers:g} workers: error over ASGD's": over(
+        f"momentum 0.9, {workers:g} workers: error over ASGD's": times_as_large(
             *(1 - by_seed(rows, "accuracy", workers=workers, strength=own) for own in (2, 0))
         )
         for workers in sorted(rows["workers"].unique())

@@ -11,28 +11,14 @@ from laggard.experiments.questions.numbers import (
     by_seed,
     lost_of,
     paired,
-    reporting,
+    points_ahead,
+    points_behind,
+    reported,
     select,
+    times_as_large,
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
-from laggard.experiments.questions.words import SeedEstimate, estimate, exact, ratio
-
-
-def points(first: pd.Series, second: pd.Series) -> SeedEstimate:
-    """How many points of accuracy the first has more, seed by seed."""
-    own, other = paired(first, second)
-    return estimate(100 * (own - other))
-
-
-def times(first: pd.Series, second: pd.Series, factor: float = 1.0) -> SeedEstimate:
-    """How many times as large the first is, times `factor`."""
-    own, other = paired(first, second)
-    return ratio(own * factor, other)
-
-
-def reported(table: pd.DataFrame, study: str) -> tuple[pd.DataFrame, bool]:
-    """The rows of a study's seeds that report, and whether these had been seen before."""
-    return reporting(select(table, study=study))
+from laggard.experiments.questions.words import SeedEstimate, exact
 
 
 def longest_wait(table: pd.DataFrame, measure: str) -> str:
@@ -50,17 +36,19 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
     lost, pace = {}, {}
     beside: dict[str, SeedEstimate] = {}
     for tau in sorted(int(tau) for tau in rows["tau"].unique() if tau > 0):
-        lost[tau] = points(waits, by_seed(rows, "accuracy", tau=tau))
-        pace[tau] = times(*(by_seed(rows, "seconds_per_sample", tau=late) for late in (tau, 0)))
+        lost[tau] = points_behind(by_seed(rows, "accuracy", tau=tau), waits)
+        pace[tau] = times_as_large(
+            *(by_seed(rows, "seconds_per_sample", tau=late) for late in (tau, 0))
+        )
         if tau > 1:
             beside[f"points lost, {tau} late"] = lost[tau]
         beside[f"time a sample, {tau} late over waiting"] = pace[tau]
         low, high = (select(rows, tau=each)["lr"].iloc[0] for each in (tau, 0))
         if {low, high} <= set(tuned["lr"]):
-            at_low = points(*(by_seed(tuned, "accuracy", lr=rate) for rate in (high, low)))
+            at_low = points_ahead(*(by_seed(tuned, "accuracy", lr=rate) for rate in (high, low)))
             beside[f"points lost at the rate of {tau} late by who waits, seeds that chose"] = at_low
         if target:
-            reached = times(*(by_seed(rows, target, tau=late) for late in (tau, 0)))
+            reached = times_as_large(*(by_seed(rows, target, tau=late) for late in (tau, 0)))
             beside[f"time to the target, {tau} late over waiting"] = reached
     words = {1: "one gradient late", 2: "two gradients late"}
     return [
@@ -97,7 +85,7 @@ def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
     for nodes, of in exact.items():
         for method in rows.loc[rows["nodes"] == nodes, "method"].unique():
             own = by_seed(rows, "accuracy", method=method, nodes=nodes)
-            behind[method, nodes] = points(of, own)
+            behind[method, nodes] = points_behind(own, of)
     fewest, most = min(exact), max(exact)
     few, many = (_apart(rows, nodes) for nodes in (fewest, most))
     answers = [
@@ -122,8 +110,8 @@ def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
         ),
         Answer(
             asks="Does it cost more with more nodes?",
-            says=_says_points(f"SGP from {fewest:g} to {most:g} nodes", points(many, few)),
-            number=points(many, few),
+            says=_says_points(f"SGP from {fewest:g} to {most:g} nodes", points_ahead(many, few)),
+            number=points_ahead(many, few),
             unit=f"points more that it is behind at {most:g} nodes than at {fewest:g}",
             paper="accuracy falls as nodes are added to the 1-peer graph",
             mark="notes",
@@ -142,8 +130,8 @@ def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
         *answers,
         Answer(
             asks="Does AD-PSGD, which waits for nobody?",
-            says=_says_points("AD-PSGD with 16 nodes", points(exact_rows, own)),
-            number=points(exact_rows, own),
+            says=_says_points("AD-PSGD with 16 nodes", points_behind(own, exact_rows)),
+            number=points_behind(own, exact_rows),
             unit="points, all-reduce minus AD-PSGD",
             paper="AD-PSGD is as accurate as all-reduce at equal epochs",
             mark="notes",
@@ -188,12 +176,14 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
 
     def over(collective: str, gossip: str, link: str = "10 Gb/s") -> SeedEstimate:
         iteration = seconds(collective, link=link) / seconds(gossip, link=link)
-        return times(epochs("all_reduce"), epochs(gossip), iteration)
+        return times_as_large(iteration * epochs("all_reduce"), epochs(gossip))
 
     has_overlap = "1-OSGP" in set(rows["method"])
     scaled = seconds("SGP", 4) / seconds("SGP", 32) * 8
     beside = {
-        "iterations to the target, all-reduce over SGP": times(epochs("all_reduce"), epochs("SGP")),
+        "iterations to the target, all-reduce over SGP": times_as_large(
+            epochs("all_reduce"), epochs("SGP")
+        ),
         "seconds an iteration, overlapped ring over SGP": exact(
             seconds("overlapped") / seconds("SGP")
         ),
@@ -201,7 +191,9 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
         "seconds an iteration, tree over SGP": exact(seconds("tree") / seconds("SGP")),
         "the same on 1 Gb/s, overlapped ring over SGP": over("overlapped", "SGP", "1 Gb/s"),
         "the same on 1 Gb/s, tree over SGP": over("tree", "SGP", "1 Gb/s"),
-        "SGP with 4 nodes over SGP with 32": times(epochs("SGP", 4), epochs("SGP"), scaled),
+        "SGP with 4 nodes over SGP with 32": times_as_large(
+            scaled * epochs("SGP", 4), epochs("SGP")
+        ),
     }
     if has_overlap:
         beside["overlapped ring over 1-OSGP"] = over("overlapped", "1-OSGP")
@@ -239,8 +231,8 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
     target = longest_wait(rows, "time_to")
     gossip = {slow: by_seed(rows, target, method="adpsgd", slowness=slow) for slow in (1, 10, 100)}
     waits = {slow: by_seed(rows, target, method="overlapped", slowness=slow) for slow in (1, 10)}
-    over = {slow: times(own, gossip[slow]) for slow, own in waits.items()}
-    bears = times(gossip[100], gossip[1])
+    over = {slow: times_as_large(own, gossip[slow]) for slow, own in waits.items()}
+    bears = times_as_large(gossip[100], gossip[1])
     clock, _ = reported(table, "clock")
     kept = {}
     for method in ("adpsgd", "all_reduce", "overlapped", "adpsgd_overlap"):
@@ -250,7 +242,9 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
             if slow in set(clock["slowness"])
         }
         for slow in pace.keys() - {1}:
-            kept[f"throughput kept by {method} at {slow} times"] = times(pace[1], pace[slow])
+            kept[f"throughput kept by {method} at {slow} times"] = times_as_large(
+                pace[1], pace[slow]
+            )
     end = at_an_end(table, "trained", target, "time", "method", "slowness")
     return [
         Answer(
@@ -300,14 +294,14 @@ def decide_full_card(table: pd.DataFrame) -> list[Answer]:
         for method in ("async_ps", "adpsgd")
         for workers in (few, many)
     }
-    enough = times(pace["async_ps", few], pace["async_ps", many], few)
-    kept = times(pace["adpsgd", few], pace["adpsgd", many], few / many)
-    sooner = times(pace["async_ps", many], pace["adpsgd", many])
+    enough = times_as_large(few * pace["async_ps", few], pace["async_ps", many])
+    kept = times_as_large(few / many * pace["adpsgd", few], pace["adpsgd", many])
+    sooner = times_as_large(pace["async_ps", many], pace["adpsgd", many])
     return [
         Answer(
             asks="What does it cost that a server's card is full?",
-            says=f"{times(full, free).value:.1f} times the time",
-            number=times(full, free),
+            says=f"{times_as_large(full, free).value:.1f} times the time",
+            number=times_as_large(full, free),
             unit="times the time of a free network",
             paper="asynchronous SGD is much worse where a server's traffic is congested",
             mark="notes",
@@ -316,7 +310,7 @@ def decide_full_card(table: pd.DataFrame) -> list[Answer]:
             seen=seen,
             opponent=lost_of(rows, measure, network="free"),
             first_said="differs",
-            wants=times(full, free).value * 0.2,
+            wants=times_as_large(full, free).value * 0.2,
             why=at_an_end(table, "card", measure, "time", "network"),
         ),
         Answer(

@@ -1,12 +1,15 @@
 """What a `decide` takes from a table of numbers: rows of a measure, numbers a seed, best settings."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from laggard.experiments.questions.words import SeedEstimate, estimate, ratio
 from laggard.experiments.results.selection import best_settings
 
+AT_AN_END = "a best rate lies at an end of its grid"
 TUNE, REPORT, SEEN = "tune", "report", "seen"
 """What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
 
@@ -22,6 +25,11 @@ def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         if len(rows):
             return rows, role != REPORT
     return table, True
+
+
+def reported(table: pd.DataFrame, study: str) -> tuple[pd.DataFrame, bool]:
+    """The rows of a study's seeds that report, and whether these had been seen before."""
+    return reporting(select(table, study=study))
 
 
 def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
@@ -52,6 +60,30 @@ def paired(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
     return first.loc[shared], second.loc[shared]
 
 
+def points_ahead(own: pd.Series, other: pd.Series) -> SeedEstimate:
+    """Points of accuracy by which runs are ahead of others, seed by seed.
+
+    The runs that are lost are their own; those of the others are the opponent's.
+    """
+    ahead, behind = paired(own, other)
+    return replace(estimate(100 * (ahead - behind)), lost=int(ahead.isna().sum()))
+
+
+def points_behind(own: pd.Series, other: pd.Series) -> SeedEstimate:
+    """Points of accuracy by which runs are behind others, as `points_ahead`."""
+    behind, ahead = paired(own, other)
+    return replace(estimate(100 * (ahead - behind)), lost=int(behind.isna().sum()))
+
+
+def times_as_large(own: pd.Series, other: pd.Series) -> SeedEstimate:
+    """How many times as large a number is as another: the ratio of their means over shared seeds.
+
+    The runs that are lost are those of the first; those of the other are the opponent's.
+    """
+    above, below = paired(own, other)
+    return replace(ratio(above, below), lost=int(above.isna().sum()))
+
+
 def choose_best(
     table: pd.DataFrame, measure: str, by: str, over: str = "lr", settings: Sequence[str] = ()
 ) -> pd.DataFrame:
@@ -78,7 +110,7 @@ def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings:
     if rows.empty:
         return ""
     chosen = choose_best(rows, measure, by, settings=settings)
-    return "a best rate lies at an end of its grid" if (chosen["edge"] != "").any() else ""
+    return AT_AN_END if (chosen["edge"] != "").any() else ""
 
 
 def lost_of(table: pd.DataFrame, measure: str, **settings: Any) -> tuple[int, int]:

@@ -7,18 +7,17 @@ import numpy as np
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
+    AT_AN_END,
     TUNE,
     at_best,
     by_seed,
     choose_best,
-    paired,
     reporting,
     select,
+    times_as_large,
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
 from laggard.experiments.questions.words import SeedEstimate, Word, estimate, exact, ratio
-
-AT_AN_END = "a best rate lies at an end of its grid"
 
 # --- which server is first to a loss
 
@@ -55,7 +54,7 @@ def soonest(table: pd.DataFrame, family: str) -> Soonest:
 
 def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
     """The time of one method over that of another."""
-    return ratio(*paired(one.seconds, other.seconds))
+    return times_as_large(one.seconds, other.seconds)
 
 
 def decide_uneven(table: pd.DataFrame) -> list[Answer]:

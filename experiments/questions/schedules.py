@@ -5,27 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.questions.delay import cliff_rate
-from laggard.experiments.questions.numbers import by_seed, paired, reporting, select
+from laggard.experiments.questions.delay import WORKERS, cliff_rate
+from laggard.experiments.questions.numbers import (
+    by_seed,
+    paired,
+    points_ahead,
+    points_behind,
+    reported,
+    reporting,
+    select,
+)
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
 from laggard.experiments.questions.words import SeedEstimate, estimate, share
 
-CONSTANT_DELAYS = {"cluster.workers": "a constant delay stands for the workers"}
 CURVE = "accuracy_at_"
-
-
-def gained(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs are ahead of others, seed by seed; lost are the first's."""
-    ahead, behind = paired(own, other)
-    number = estimate(100 * (ahead - behind))
-    return replace(number, lost=int(ahead.isna().sum()))
-
-
-def cost(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs are behind others, seed by seed; lost are the first's."""
-    behind, ahead = paired(own, other)
-    number = estimate(100 * (ahead - behind))
-    return replace(number, lost=int(behind.isna().sum()))
 
 
 def wanted(number: SeedEstimate) -> float:
@@ -36,11 +29,6 @@ def wanted(number: SeedEstimate) -> float:
 def middle(number: SeedEstimate) -> float:
     """The median; of a number that has none, the number itself."""
     return number.value if number.median is None else number.median.value
-
-
-def rows_of(table: pd.DataFrame, study: str) -> tuple[pd.DataFrame, bool]:
-    """What a study reports, and whether its seeds had been seen before."""
-    return reporting(select(table, study=study))
 
 
 def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
@@ -132,7 +120,7 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
     """What a delay takes at the largest batch of the accuracy above the least of all, at two rates
     and equal epochs.
     """
-    rows, seen = rows_of(table, "shares")
+    rows, seen = reported(table, "shares")
     if rows.empty:
         return []
     chance = rows["value"].min()
@@ -175,7 +163,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
     """At the lowest rate tried: what a warm-up over half of the run gains until its end and until
     that of the run, and what other schedules gain.
     """
-    rows, seen = rows_of(table, "starts")
+    rows, seen = reported(table, "starts")
     lowest, *higher = sorted(rows["lr"].unique())
     during, end = {}, {}
     for lr in (lowest, *higher):
@@ -186,8 +174,8 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             end[start, lr] = curve[last]
     plain = "at once", lowest
     warm = "warm-up", lowest
-    while_it_lasts = gained(during[warm], during[plain])
-    remains = gained(end[warm], end[plain])
+    while_it_lasts = points_ahead(during[warm], during[plain])
+    remains = points_ahead(end[warm], end[plain])
     runs = end[warm].dropna()
     kept = int((runs >= during[warm].loc[runs.index]).sum())
     opponent = int(end[plain].isna().sum()), len(end[plain])
@@ -195,8 +183,8 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
         Answer(
             asks="Does a warm-up of the learning rate help against delay?",
             says=(
-                f"{while_it_lasts.mean.value:+.0f} points while it lasts; "
-                f"{kept} of {len(runs)} runs keep them at the full rate"
+                f"{while_it_lasts.mean.value:+.0f} points during the warm-up; {kept} of {len(runs)} "
+                "runs are as accurate afterwards, at the full rate"
             ),
             number=while_it_lasts,
             unit="points until the warm-up ends",
@@ -209,7 +197,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             first_said="cannot tell here",
             wants=wanted(while_it_lasts),
             beside={
-                f"at a rate of {lr:g}": gained(during["warm-up", lr], during["at once", lr])
+                f"at a rate of {lr:g}": points_ahead(during["warm-up", lr], during["at once", lr])
                 for lr in higher
             },
         ),
@@ -229,7 +217,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             beside={
                 "share of runs that keep their best of the warm-up": share(kept, len(runs)),
                 **{
-                    f"at a rate of {lr:g}": gained(end["warm-up", lr], end["at once", lr])
+                    f"at a rate of {lr:g}": points_ahead(end["warm-up", lr], end["at once", lr])
                     for lr in higher
                 },
             },
@@ -238,7 +226,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
     if not has(rows, "start", "cosine", "step", "over the delay"):
         return answers
     falls = {
-        start: gained(end[start, lowest], end[plain])
+        start: points_ahead(end[start, lowest], end[plain])
         for start in ("cosine", "step", "over the delay")
     }
     cosine = falls.pop("cosine")
@@ -279,7 +267,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
     """Points that a delay costs in the first epoch alone beyond those that it costs in the last."""
     answers = []
     for study, where in RATE_POLICIES.items():
-        rows, seen = rows_of(table, study)
+        rows, seen = reported(table, study)
         if not has(rows, "when", "never", "first", "last"):
             continue
         if study == "one rate":
@@ -291,7 +279,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
         never, first, last = (
             by_seed(rows, "accuracy", when=when) for when in ("never", "first", "last")
         )
-        in_first, in_last = cost(first, never), cost(last, never)
+        in_first, in_last = points_behind(first, never), points_behind(last, never)
         difference = _when(rows)
         answers.append(
             Answer(
@@ -314,21 +302,23 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
         )
     # the first answers the question; the others stand beside it without a word
     answers[1:] = [replace(answer, paper="", first_said="") for answer in answers[1:]]
-    ramps, _ = rows_of(table, "ramps")
+    ramps, _ = reported(table, "ramps")
     if has(ramps, "when", "grows", "falls"):
         grows, falls = (by_seed(ramps, "accuracy", when=when) for when in ("grows", "falls"))
-        beside = {"a delay that grows to 64 minus one that falls from it": gained(grows, falls)}
+        beside = {
+            "a delay that grows to 64 minus one that falls from it": points_ahead(grows, falls)
+        }
         answers[-1] = replace(answers[-1], beside={**answers[-1].beside, **beside})
     return answers + _decide_variation(table)
 
 
 def _when(rows: pd.DataFrame) -> SeedEstimate:
-    return gained(*(by_seed(rows, "accuracy", when=when) for when in ("last", "first")))
+    return points_ahead(*(by_seed(rows, "accuracy", when=when) for when in ("last", "first")))
 
 
 def _decide_variation(table: pd.DataFrame) -> list[Answer]:
     """How much gradients vary in the first tenth of a run over the most of any later tenth."""
-    rows, seen = rows_of(table, "variation")
+    rows, seen = reported(table, "variation")
     if rows.empty:
         return []
     early = {}
@@ -367,7 +357,7 @@ BATCH = Question(
         "longer": Study("delay-batch-longer", ("accuracy",)),
     },
     decide=decide_batch,
-    fixed=CONSTANT_DELAYS,
+    fixed=WORKERS,
     drawing=Picture(
         "accuracy",
         "lr",
@@ -387,7 +377,7 @@ WARM_UP = Question(
     papers=("srinivasan2018",),
     studies={"starts": Study("warm-up", ("accuracy_by_epoch",))},
     decide=decide_warm_up,
-    fixed=CONSTANT_DELAYS,
+    fixed=WORKERS,
     drawing=Picture(
         "accuracy_at_4",
         "start",
@@ -408,7 +398,7 @@ WHEN = Question(
         "variation": Study("delay-when-variation", probe="variation"),
     },
     decide=decide_when,
-    fixed=CONSTANT_DELAYS,
+    fixed=WORKERS,
     drawing=Picture(
         "variation",
         "part",

@@ -5,17 +5,18 @@ bears.
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.questions.numbers import by_seed, lost_of, paired, select
-from laggard.experiments.questions.question import Answer, Picture, Question, Study
-from laggard.experiments.questions.schedules import (
-    CONSTANT_DELAYS,
-    cost,
-    gained,
-    has,
-    middle,
-    rows_of,
-    wanted,
+from laggard.experiments.questions.delay import WORKERS
+from laggard.experiments.questions.numbers import (
+    by_seed,
+    lost_of,
+    paired,
+    points_ahead,
+    points_behind,
+    reported,
+    select,
 )
+from laggard.experiments.questions.question import Answer, Picture, Question, Study
+from laggard.experiments.questions.schedules import has, middle, wanted
 from laggard.experiments.questions.words import estimate, ratio, share
 
 # --- rate-by-staleness
@@ -33,7 +34,7 @@ def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
 
 
 def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
-    rows, seen = rows_of(table, "synchronous")
+    rows, seen = reported(table, "synchronous")
     if not has(rows, "method", "synchronous", "by staleness"):
         return []
     accuracy = {
@@ -47,8 +48,8 @@ def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
         Answer(
             asks="Does a rate divided by staleness reach the synchronous level?",
             says=(
-                f"{own.mean.value:.1f} points behind in the mean, {middle(own):.1f} in the "
-                "median, at synchronous SGD's best rate"
+                "at the best rate of synchronous SGD the mean accuracy is "
+                f"{own.mean.value:.1f} points lower, the median {middle(own):.1f}"
             ),
             number=own,
             unit="points behind",
@@ -73,15 +74,15 @@ TIMES = {
 
 
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
-    rows, seen = rows_of(table, "rates")
+    rows, seen = reported(table, "rates")
     gains = {}
     for times in rows["times"].unique() if "times" in rows else ():
         own, constant = (
             by_seed(rows, "accuracy", times=times, rule=rule)
             for rule in ("by staleness", "constant")
         )
-        gains[times] = gained(own, constant)
-    former, _ = rows_of(table, "one rate")
+        gains[times] = points_ahead(own, constant)
+    former, _ = reported(table, "one rate")
     if has(former, "rule", "by staleness", "constant"):
         own, constant = (
             by_seed(former, "accuracy", rule=rule) for rule in ("by staleness", "constant")
@@ -106,14 +107,14 @@ def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
 
 
 def _decide_divided(table: pd.DataFrame) -> list[Answer]:
-    rows, seen = rows_of(table, "delays")
+    rows, seen = reported(table, "delays")
     if not has(rows, "setting", "whole rate"):
         return []
     whole = by_seed(rows, "accuracy", setting="whole rate")
     lost = {}
     for setting in rows["setting"].unique():
         if setting != "whole rate":
-            lost[setting] = cost(by_seed(rows, "accuracy", setting=setting), whole)
+            lost[setting] = points_behind(by_seed(rows, "accuracy", setting=setting), whole)
     late = sorted((int(name.split()[0]), name) for name in lost if name.endswith("late"))
     delay, least = late[0]
     number = lost.pop(least)
@@ -141,27 +142,27 @@ def _decide_divided(table: pd.DataFrame) -> list[Answer]:
 def decide_ramp(table: pd.DataFrame) -> list[Answer]:
     """The share of runs that fail without a ramp, and how the error grows with the delay."""
     answers = []
-    start, seen = rows_of(table, "start")
-    ladder, ladder_seen = rows_of(table, "ladder")
+    start, seen = reported(table, "start")
+    ladder, ladder_seen = reported(table, "ladder")
     if has(start, "start", "ramp", "at once"):
         ramp, at_once = (by_seed(start, "accuracy", start=name) for name in ("ramp", "at once"))
         line = ramp.median() / 2
         failed = int((at_once.fillna(0.0) < line).sum())
         ramp_failed = int((ramp.fillna(0.0) < line).sum())
-        gain = gained(ramp, at_once)
+        gain = points_ahead(ramp, at_once)
         beside = {
             "with the ramp": share(ramp_failed, len(ramp)),
             "points gained by the ramp": gain,
         }
         if has(ladder, "delay", "50 at once"):
             own = (by_seed(ladder, "accuracy", delay=name) for name in ("50", "50 at once"))
-            beside["points gained, each at its best rate"] = gained(*own)
+            beside["points points_ahead, each at its best rate"] = points_ahead(*own)
         answers.append(
             Answer(
                 asks="Must staleness be ramped up?",
                 says=(
-                    f"{failed} of {len(at_once)} runs fail without a ramp, which is worth "
-                    f"{gain.mean.value:.0f} points"
+                    f"{failed} of {len(at_once)} runs fail without a ramp; with it the mean "
+                    f"accuracy is {gain.mean.value:.0f} points higher"
                 ),
                 number=share(failed, len(at_once)),
                 unit="of the runs",
@@ -209,7 +210,7 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
     """The largest rate at which descent comes back to a minimum, over that of theory."""
     answers = []
     for study, name in NETWORK_NAMES.items():
-        rows, seen = rows_of(table, study)
+        rows, seen = reported(table, study)
         if rows.empty:
             continue
         limits = stable_limits(select(rows, of="growth"))
@@ -227,8 +228,9 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
         step = float(np.diff(np.sort(rows["lr"].unique())).min())
         answers.append(
             Answer(
-                asks="Up to which rate is a minimum stable under delay?",
-                says=f"{name}: up to {own.mean.value:.2f} of it, by rates {step:.2g} apart",
+                asks="Up to which learning rate is a minimum stable under delay?",
+                says=f"{name}: up to {own.mean.value:.2f} times the limit of theory, measured in "
+                f"steps of {step:.2g}",
                 number=own,
                 unit="of theory's limit",
                 paper="a minimum is stable under delay as its quadratic expansion is",
@@ -293,7 +295,7 @@ RAMP = Question(
         "ladder": Study("staleness-ramp", ("accuracy",)),
     },
     decide=decide_ramp,
-    fixed=CONSTANT_DELAYS,
+    fixed=WORKERS,
     drawing=Picture(
         "accuracy",
         "delay",
@@ -304,7 +306,7 @@ RAMP = Question(
 )
 STABLE = Question(
     name="stable-rate",
-    asks="Up to which rate is a minimum stable under delay?",
+    asks="Up to which learning rate is a minimum stable under delay?",
     topic="delay",
     setting="128 images of MNIST, delayed descent from beside a minimum, two layers of 32 tanh units",
     papers=("giladi2020",),
@@ -314,6 +316,6 @@ STABLE = Question(
         "kinks": Study("stable-rate-kinks", probe="leaving"),
     },
     decide=decide_stable,
-    fixed=CONSTANT_DELAYS,
+    fixed=WORKERS,
 )
 QUESTIONS = (BY_STALENESS, RAMP, STABLE)
