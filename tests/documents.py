@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +19,8 @@ from ruamel.yaml import YAML
 from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
+from laggard.experiments.config.installed import GROUP_PREFIX
+from laggard.experiments.config.listing import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(
@@ -117,6 +120,13 @@ class Reader:
             (self.folder / block.file).write_text(block.body, encoding="utf-8")
         else:
             exec(compile(block.body, block.body.splitlines()[0], "exec"), self._names)
+
+    def _toml(self, block):
+        """Entry points of a package: laggard looks for their groups."""
+        groups = tomllib.loads(block.body)["project"]["entry-points"]
+        kinds = {kind.__name__.lower() for choice in SECTIONS.values() for kind in choice.kinds}
+        assert groups
+        assert set(groups) <= {f"{GROUP_PREFIX}{kind}" for kind in kinds}
 
     def _bash(self, block):
         """A script of a job, which bash runs as SLURM would."""
