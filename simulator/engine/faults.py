@@ -89,10 +89,12 @@ class Faults:
         self._env = env
         # by (rank that waits, peer): fires at the next crash of the peer
         self._crashes: dict[tuple[int, int], Event] = {}
+        self._returns = 0  # of workers, to come
         for crash in crashes:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))
                 if crash.back is not None:
+                    self._returns += 1
                     env.call_in(crash.back, partial(self.restart, rank))
 
     def crash(self, rank: int) -> None:
@@ -114,6 +116,8 @@ class Faults:
     def restart(self, rank: int) -> None:
         """Bring node `rank` back with its model, and restart its roles if the method readmits."""
         self._machines[rank].revive()
+        if rank >= 0:
+            self._returns -= 1
         # A role that asks from now on waits for the next crash, not for the last one.
         waits = self._crashes.items()
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
@@ -132,6 +136,13 @@ class Faults:
             if self._machines[peer].incarnation % 2:
                 event.succeed()
         return event
+
+    @property
+    def all_gone(self) -> bool:
+        """Whether every worker is down, and none returns."""
+        if self._returns:
+            return False
+        return all(node.incarnation % 2 for rank, node in self._machines.items() if rank >= 0)
 
     @property
     def waiting(self) -> bool:

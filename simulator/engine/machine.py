@@ -26,6 +26,7 @@ from laggard.simulator.timing.events import (
     Event,
     Message,
     Receive,
+    Timer,
     Verb,
     Work,
     new_message,
@@ -158,6 +159,9 @@ class Machine(Node):
             self._finished_work = new_work(self, None, None)
         return self._finished_work
 
+    def after(self, seconds: float) -> Timer:
+        return self._services.timers.start(self, seconds)
+
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)
         if not 0.0 <= size < INFINITE:
@@ -256,6 +260,7 @@ class Machine(Node):
             incarnation = last_incarnation.get(target.rank, target.incarnation)
         message.waiting = message.callbacks = [deliver_or_lose]
         message.incarnations = (self.incarnation, incarnation)
+        self._services.requests.sent(message)
         if self._services.recoveries is not None:
             self._services.recoveries.sent(message)
 
@@ -311,6 +316,7 @@ class Machine(Node):
             self._spend(SENDING)
         self._outgoing, self._since = 0, self._env.now
         self.mailbox.clear()
+        self._services.timers.crashed(self.rank)
         self.incarnation += 1
 
     def revive(self) -> None:

@@ -18,7 +18,7 @@ from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.mixing import Mixing
 from laggard.simulator.network.topology import Ranks, Topology
-from laggard.simulator.timing.events import Event, Message, Receive, Work
+from laggard.simulator.timing.events import Event, Message, Receive, Timer, Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,6 +139,17 @@ class Node(Protocol):
 
         Raises:
             RuntimeError: the node is computing already.
+            InvalidSettingError: a negative or infinite duration.
+        """
+        ...
+
+    def after(self, seconds: float) -> Timer:
+        """Fires in `seconds`, in which the node may compute; it dies with the node at a crash.
+
+        As in `yield node.receive() | node.after(5.0)`: a message of the same instant comes first,
+        and a timer that loses is cancelled.
+
+        Raises:
             InvalidSettingError: a negative or infinite duration.
         """
         ...

@@ -14,6 +14,7 @@ from laggard.simulator.network.topology import Topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters
 from laggard.simulator.recording.messages import MessageLog
+from laggard.simulator.recording.requests import Requests
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Distribution
 from laggard.simulator.timing.events import Message
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.faults import Faults
     from laggard.simulator.engine.machine import Machine
     from laggard.simulator.engine.recovery import Recoveries
+    from laggard.simulator.engine.timers import Timers
 
 
 class Services(Protocol):
@@ -31,6 +33,8 @@ class Services(Protocol):
         env: the clock.
         nodes: all nodes, by rank.
         members: the workers that take part in the method's collectives, by rank.
+        timers: of all nodes.
+        requests: of servers, that workers have not answered.
         log: a row for each message, where messages are recorded.
         lock_step: computes whole rounds of a collective, where their times need no messages.
         recoveries: of servers, where servers crash.
@@ -52,6 +56,8 @@ class Services(Protocol):
     nodes: "dict[int, Machine]"
     members: Sequence[int]
     faults: "Faults"
+    timers: "Timers"
+    requests: Requests
     log: MessageLog | None
     lock_step: Rounds | None
     recoveries: "Recoveries | None"

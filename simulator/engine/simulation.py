@@ -18,6 +18,7 @@ from laggard.simulator.engine.regrouping import ElasticNode, Regrouping
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
 from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria, check_periods
+from laggard.simulator.engine.timers import Timers
 from laggard.simulator.errors import Deadlock
 from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
@@ -30,6 +31,7 @@ from laggard.simulator.recording.counters import Counters, RunProgress
 from laggard.simulator.recording.messages import MessageLog, Record
 from laggard.simulator.recording.metrics import Learning
 from laggard.simulator.recording.outcome import Outcome
+from laggard.simulator.recording.requests import Requests
 from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
 from laggard.simulator.timing.distributions import Distribution, Durations
@@ -89,6 +91,7 @@ class Simulation:
         self.log: MessageLog | None = None
         if record is not None and record.messages:
             self.log = MessageLog(self.env)
+        self.timers, self.requests = Timers(self), Requests()
         self.reached: str | None = None
         self.snapshots: Snapshots | None = None
         if stop.gradients is not None:
@@ -286,7 +289,7 @@ class Simulation:
             nodes=self._learning.spread.columns(),
             weights=self._evaluations.model(),
             gradients=self.counters.gradients(self.trace.counts),
-            messages=self.counters.messages(),
+            messages={**self.counters.messages(), "unanswered": self.requests.unanswered()},
             evaluated=self.pool.evaluated,
             reached=cast(str, self.reached),
             progress=self.progress(),

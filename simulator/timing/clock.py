@@ -4,8 +4,9 @@ Events of one instant run in this order. No other module may assume more.
 
 1. Events scheduled for it earlier, then events scheduled in it, both in order of scheduling.
 2. With `ties: random`, ends of work, in random order.
-3. The time limit and evaluations (`LAST`): they see the whole instant.
-4. Snapshots and the like (`at_end_of_instant`).
+3. Timers (`TIMERS`), so that a message of the same instant comes before a time-out.
+4. The time limit and evaluations (`LAST`): they see the whole instant.
+5. Snapshots and the like (`at_end_of_instant`).
 
 Moments that a user writes in decimals are held against sums of decimals: 0.1 + 0.1 + 0.1 is
 0.30000000000000004. Within a relative `MOMENT_TOLERANCE` both are one instant. Limits and periods
@@ -35,8 +36,10 @@ from simpy.events import NORMAL, Event, EventPriority
 LAST = EventPriority(2)
 """The priority of what comes after everything else of an instant.
 
-Ends of work have a priority from `NORMAL` (1) to 2 where ties are random.
+Ends of work have a priority from `NORMAL` (1) to `TIMERS` where ties are random.
 """
+TIMERS = cast(EventPriority, np.nextafter(LAST, NORMAL))
+"""The priority of timers, just before `LAST`."""
 
 
 MOMENT_TOLERANCE = 1e-10
@@ -96,6 +99,10 @@ class Clock(Environment):
         else:
             heappush(self._queue, (time, NORMAL, next(self._eid), event))
 
+    def after_messages(self, delay: float, event: Event) -> None:
+        """Schedule `event` in `delay` seconds, after messages and ends of work of that instant."""
+        heappush(self._queue, (self._now + delay, TIMERS, next(self._eid), event))
+
     def after_seconds(self, delay: float) -> Callable[[Event], None]:
         """The function that schedules an event in `delay` seconds, whenever it is called."""
         if delay:
@@ -146,6 +153,11 @@ class Clock(Environment):
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise cast(BaseException, event._value)
+
+    @property
+    def pending(self) -> int:
+        """The number of events to come, without void ones."""
+        return len(self._queue) + len(self._instant) - self._void
 
     @property
     def instant_goes_on(self) -> bool:

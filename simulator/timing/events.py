@@ -85,8 +85,8 @@ def with_list(event: Event) -> Event:
 class Choice(Verb, Condition):
     """The first, or all, of several events.
 
-    Once the first has fired, the other receives are withdrawn: they take no message later, and a
-    message that one of them has taken is put back.
+    Once the first has fired, the other receives and timers are withdrawn: these receives take no
+    message later, and a message that one of them has taken is put back.
     """
 
     role = None
@@ -97,7 +97,7 @@ class Choice(Verb, Condition):
         if not decided and self._value is not PENDING and self._evaluate is Condition.any_events:
             won = next(leaf for leaf in leaves(self._events) if leaf.callbacks is None)
             for leaf in leaves(self._events):
-                if isinstance(leaf, Receive) and leaf is not won:
+                if isinstance(leaf, Receive | Timer) and leaf is not won:
                     leaf.withdraw()
 
 
@@ -169,6 +169,26 @@ class BucketReady(Verb):
     @property
     def env(self) -> Environment:  # type: ignore[override]
         return self.work.env
+
+
+class Timer(Verb):
+    """Fires after some seconds, in which its node may compute; `|` cancels it where it loses."""
+
+    __slots__ = ("_value", "callbacks", "node", "role")
+
+    _ok = True
+
+    def __init__(self, node: Owner, callbacks: Callbacks) -> None:
+        self.node, self.callbacks, self._value, self.role = node, callbacks, None, None
+
+    @property
+    def env(self) -> Environment:  # type: ignore[override]
+        env: Environment = self.node._env
+        return env
+
+    def withdraw(self) -> None:
+        """Cancel the timer: it never fires."""
+        self.node._services.timers.withdraw(self)
 
 
 class Departure(Verb):

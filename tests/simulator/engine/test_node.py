@@ -164,7 +164,7 @@ def test_put_reaches_other_roles_at_once():
     cluster = Cluster(workers=1, network=Network(Star(), latency=0.5))
     outcome = simulate(cluster, TwoRoles(), stop=Stop(time=100.0), record=Record(messages=True))
     assert seen == [(0, "first", 1.0), (0, "second", 1.0), (0, "other tag", 1.0)]
-    assert outcome.messages == {"sent": 0, "delivered": 0, "lost": 0, "in flight": 0}
+    assert set(outcome.messages.values()) == {0}
     assert len(outcome.message_log["sent"]) == 0
     assert outcome.reached == "returned"
 

@@ -1,0 +1,90 @@
+"""Timers: moments that a role waits for while its node is free."""
+
+from typing import TYPE_CHECKING
+
+from laggard.simulator.engine.services import Services
+from laggard.simulator.errors import check_duration
+from laggard.simulator.timing.events import Timer
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.machine import Machine
+
+MOST_IDLE_TIMERS = 10_000
+"""Timers in a row between which nothing happens; roles that only wait for timers are stopped."""
+
+
+class Timers:
+    """The timers of all nodes that have not fired.
+
+    A role that waits for one timer after another would keep a run going for ever. So a timer that
+    nothing can come of is never scheduled, and the run ends as `stalled` once no other event is
+    left.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._pending: dict[int, dict[Timer, None]] = {}  # by rank, oldest first
+        self._number = 0  # of those pending
+        self._idle = 0  # timers in a row between which nothing happened
+        self._seen = (-1, -1)  # gradients begun and messages delivered when the last one started
+
+    def start(self, node: "Machine", seconds: float) -> Timer:
+        """A timer of `node` that fires in `seconds`, after all messages of that instant.
+
+        Raises:
+            InvalidSettingError: a negative or infinite duration.
+        """
+        check_duration(seconds, f"node {node.rank}", "after")
+        timer = Timer(node, TIMER_ENDS)
+        if not self._useless():
+            self._pending.setdefault(node.rank, {})[timer] = None
+            self._number += 1
+            self._services.env.after_messages(seconds, timer)
+        return timer
+
+    def withdraw(self, timer: Timer) -> None:
+        """Cancel `timer`, if it has not fired: it leaves the clock's queue."""
+        if self._forget(timer):
+            self._services.env.cancel(timer)
+
+    def crashed(self, rank: int) -> None:
+        """Cancel the timers of node `rank`."""
+        for timer in list(self._pending.get(rank, ())):
+            self.withdraw(timer)
+
+    def fired(self, timer: Timer) -> None:
+        """Let the role that waits for `timer` go on."""
+        self._forget(timer)
+        if timer.role is not None:
+            timer.role.resume(None)
+
+    def _forget(self, timer: Timer) -> bool:
+        """Remove `timer` from those pending; whether it was one."""
+        mine = self._pending.get(timer.node.rank, {})
+        if timer not in mine:
+            return False
+        del mine[timer]
+        self._number -= 1
+        return True
+
+    def _useless(self) -> bool:
+        """Whether nothing can come of another timer: every worker is gone, or only timers go on."""
+        services = self._services
+        if services.crashes and services.faults.all_gone:
+            return True
+        seen = services.counters.started, services.counters.delivered
+        something_happened = seen != self._seen or services.env.pending > self._number
+        self._seen = seen
+        if something_happened:
+            self._idle = 0
+        else:
+            self._idle += 1
+        return self._idle >= MOST_IDLE_TIMERS
+
+
+def end_timer(timer: Timer) -> None:
+    """Let `timer` fire, which is due now."""
+    timer.node._services.timers.fired(timer)
+
+
+TIMER_ENDS = (end_timer,)
