@@ -117,7 +117,7 @@ class Rule(Settings):
         """
         if weights.shape[1] == 0:  # timing only
             return weights, state
-        lr = self._rate(state.progress)
+        lr = self.rate(state)
         compensation = self.compensation
         shared = getattr(compensation, "shared", Compensation.shared)
         workers = dict(state.workers)  # a copy: states are values, as weights are
@@ -150,7 +150,7 @@ class Rule(Settings):
         """
         if weights.numel() == 0:
             return weights, state
-        lr = self._rate(state.progress)
+        lr = self.rate(state)
         with flush_denormals():
             gradient = self.clip(gradient)
             if not is_zero(self.weight_decay):
@@ -162,9 +162,13 @@ class Rule(Settings):
             change = change * cast(scale, change)
         return weights + change, state._replace(optimizer=optimizer, progress=progress)
 
-    def _rate(self, progress: Progress) -> Scalar:
-        """The learning rate times its schedule."""
-        factor = self.schedule(progress)
+    def rate(self, state: RuleState) -> Scalar:
+        """The learning rate of the next step, lr * s(progress).
+
+        It is a number, as a float or a tensor without dimensions, or `(ensemble, 1)`. A step of SGD
+        is `gradient * -cast(rate, weights)`.
+        """
+        factor = self.schedule(state.progress)
         # A constant rate stays the same tensor, which `cast` copies to a device only once.
         if isinstance(factor, NUMBER) and factor == 1:
             return self.lr

@@ -1,5 +1,6 @@
 """Rules at the level of tensors: compensations, schedules, means."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,7 @@ from laggard.simulator.learning.rules import (
     Uncompensated,
     WarmUp,
 )
+from laggard.simulator.learning.rules.scalars import cast
 from laggard.simulator.learning.weights import mean, total
 
 DOUBLE = torch.float64
@@ -137,6 +139,32 @@ def test_weights_are_values():
 )
 def test_factors_of_schedules(schedule, at, factor):
     assert float(schedule(at)) == pytest.approx(factor)
+
+
+SCHEDULES = [
+    Constant(),
+    Step(every=2, factor=0.3, unit="updates"),
+    Step(at=(1, 3), factor=0.1, unit="updates"),
+    WarmUp(length=5.0),
+    Cosine(length=torch.tensor([[3.0], [4.0]], dtype=DOUBLE), floor=0.1),
+    Chained([WarmUp(length=2.0), Step(every=1, factor=0.5)]),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@pytest.mark.parametrize("lr", [0.3, torch.tensor([[0.3], [0.7]], dtype=DOUBLE)], ids=type)
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
+def test_rate_is_that_of_next_step(schedule, lr, dtype):
+    rule = Rule(SGD(), lr=lr, schedule=schedule)
+    weights = torch.zeros(2, 3, dtype=dtype)
+    gradient = torch.tensor([[1.0, 0.1, -7.0], [3.0, 1e-5, 0.0]], dtype=dtype)
+    state = rule.init(weights, replicas=2)
+    for updates, epochs in enumerate(itertools.accumulate([1.4] * 4, initial=0.0)):
+        rate = rule.rate(state)
+        expected = lr * schedule(Progress(updates, epochs))
+        assert rate is lr or torch.equal(torch.as_tensor(rate), torch.as_tensor(expected))
+        after, state = rule.step(weights, gradient, state, epochs=0.7)
+        assert torch.equal(after, gradient * -cast(expected, weights))
 
 
 def test_negative_momentum_opposes_last_step():
