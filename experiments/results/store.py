@@ -70,6 +70,7 @@ class Manifest(BaseModel):
     gradients: dict[str, int]
     evaluated: int
     messages: dict[str, int]
+    unanswered: int = 0
     diverged: list[dict[str, float]]
     seeds: dict[str, int | list[int]]
     wall_seconds: float

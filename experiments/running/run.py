@@ -193,6 +193,7 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
         "gradients": outcome.gradients,
         "evaluated": outcome.evaluated,
         "messages": outcome.messages,
+        "unanswered": outcome.unanswered,
         "diverged": diverged,
         "seeds": seeds,
     }

@@ -3,7 +3,10 @@
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
+from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffold
+from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, Malenia
+from laggard.simulator.algorithms.contrib.mindflayer import MindFlayer
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
@@ -31,6 +34,7 @@ ALGORITHMS: dict[str, type] = {
     "k_sync": KSync,
     "k_batch_sync": KBatchSync,
     "malenia": Malenia,
+    "mindflayer": MindFlayer,
     "sync_replicas": SyncReplicas,
     "p3": P3,
     # one that takes gradients of any age
@@ -46,6 +50,12 @@ ALGORITHMS: dict[str, type] = {
     "local_sgd": LocalSGD,
     "diloco": DiLoCo,
     "easgd": EASGD,
+    # clients that a server asks
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "scaffold": Scaffold,
+    "fedasync": FedAsync,
+    "fedbuff": FedBuff,
     # no server
     "all_reduce": AllReduce,
     "priority_all_reduce": PriorityAllReduce,
@@ -77,12 +87,17 @@ __all__ = [
     "Delayed",
     "DiLoCo",
     "Downpour",
+    "FedAsync",
+    "FedAvg",
+    "FedBuff",
+    "FedProx",
     "GPipe",
     "KAsync",
     "KBatchSync",
     "KSync",
     "LocalSGD",
     "Malenia",
+    "MindFlayer",
     "Naive",
     "OneForwardOneBackward",
     "OverlapADPSGD",
@@ -92,6 +107,7 @@ __all__ = [
     "PriorityAllReduce",
     "Ringleader",
     "Ringmaster",
+    "Scaffold",
     "SoftSync",
     "SyncPS",
     "SyncReplicas",

@@ -36,8 +36,8 @@ class Outcome:
             measures if asked for.
         weights: the final models `(ensemble, params)`.
         gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
-        messages: counts `sent`, `delivered`, `lost`, `in flight`; and `unanswered`, those of servers to
-            which a worker sent nothing back since it crashed.
+        messages: counts `sent`, `delivered`, `lost`, `in flight`.
+        unanswered: messages of servers to which a worker sent nothing back since it crashed.
         evaluated: gradients that were evaluated.
         reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or
             `stalled`.
@@ -68,6 +68,7 @@ class Outcome:
     progress: RunProgress
     diverged: list[Divergence | None]
     stalled: str | None = None
+    unanswered: int = 0
     models: "Tensor | None" = None
     message_log: Columns | None = None
     restores: Columns = field(default_factory=dict)

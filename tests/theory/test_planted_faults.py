@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults import fresh_caches
+from tests.theory.faults_of_clients import CLIENTS
 from tests.theory.faults_of_engine import ENGINE
 from tests.theory.faults_of_nodes import NODES
 from tests.theory.faults_of_pipelines import PIPELINES
@@ -19,7 +20,7 @@ FOUND = (AssertionError, RuntimeError, ValueError)
 """How a fault is found: a statement does not hold, or the engine refuses to go on."""
 BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
 """What a fault raises that is itself broken."""
-FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **NODES, **PIPELINES, **ENGINE}
+FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **CLIENTS, **NODES, **PIPELINES, **ENGINE}
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -179,7 +179,7 @@ def test_requests_that_a_crash_left_unanswered_are_counted(back, asks_again, una
 
     crash = Crash(workers=(0,), at=2.5, back=back)
     outcome = run(worker, server, slowdowns=(crash,), stop=Stop(time=20.5))
-    assert outcome.messages["unanswered"] == unanswered
+    assert outcome.unanswered == unanswered
 
 
 def test_timer_dies_with_its_node():

@@ -1,0 +1,194 @@
+"""What federated methods share: clients that a server asks when it likes, and their local steps."""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.rules.rule import RuleState
+from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.events import Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Answer(NamedTuple):
+    """What a client sends back.
+
+    Attributes:
+        client: its rank.
+        read: the model that the server sent it.
+        result: what came of it: the client's model, and more where a method needs it.
+        gradients: of its local steps.
+        samples: the number of samples that it learns from.
+    """
+
+    client: int
+    read: "Tensor"
+    result: Any
+    gradients: Sequence[GradientPromise]
+    samples: int
+
+    @property
+    def staleness(self) -> int:
+        """The updates of the server since it sent the model."""
+        return self.gradients[0].staleness
+
+
+class Clients:
+    """A server's clients: who is idle, and who was asked and has not answered.
+
+    A client is idle once it has announced itself, or has answered. One that announces itself
+    although it was asked has crashed since, and what it was asked is lost. One that does not answer
+    within the time-out is given up: it is not asked again until it is heard of, and its late answer
+    is dropped.
+
+    Args:
+        node: the server.
+        timeout: seconds after which a client is given up; None waits for ever.
+    """
+
+    def __init__(self, node: Node, timeout: float | None = None) -> None:
+        self._node, self._timeout = node, timeout
+        self._asked: dict[int, tuple[Tensor, float]] = {}  # what was read, and the last moment (s)
+        self.idle: list[int] = []
+
+    @property
+    def busy(self) -> int:
+        """The number of clients that were asked, have not answered and are not given up."""
+        return len(self._asked)
+
+    def register(self) -> Role:
+        """Wait for the first announcement, and for all others of that instant."""
+        yield from self.answer()
+        yield self._node.after(0.0)
+        while self._node.arrived():
+            yield from self.answer()
+
+    def draw(self, count: int) -> list[int]:
+        """Draw at most `count` of the idle clients, all of them equally likely."""
+        drawn = list[int]()
+        while self.idle and len(drawn) < count:
+            place = int(self._node.rng.integers(len(self.idle)))
+            drawn.append(self.idle.pop(place))
+        return drawn
+
+    def ask(self, client: int, more: Any = None, size: float = 1.0) -> None:
+        """Send the server's present model to `client`, and `more` with it: `size` models in all."""
+        last_moment = math.inf
+        if self._timeout is not None:
+            last_moment = self._node.now + self._timeout
+        read = self._node.weights
+        self._asked[client] = read, last_moment
+        self._node.send(client, (read, more), size=size)
+
+    def answer(self) -> Generator[Event, Any, Answer | None]:
+        """Wait for an answer; None where a client was heard of or given up without one."""
+        message = self._node.receive()
+        last_moment = min((moment for _, moment in self._asked.values()), default=math.inf)
+        if last_moment == math.inf:
+            yield message
+        else:
+            yield message | self._node.after(max(0.0, last_moment - self._node.now))
+        if not message.fired:
+            self._give_up(last_moment)
+            return None
+        client, content = message.value
+        asked = self._asked.pop(client, None)
+        self.idle.append(client)
+        if content is None:
+            return None
+        result, gradients, samples = content
+        if asked is None:  # too late
+            drop(gradients)
+            return None
+        return Answer(client, asked[0], result, gradients, samples)
+
+    def give_up(self) -> None:
+        """Give up all that have not answered."""
+        self._asked = {}
+
+    def _give_up(self, moment: float) -> None:
+        """Give up those whose time-out is over at `moment` (s)."""
+        self._asked = {client: asked for client, asked in self._asked.items() if asked[1] > moment}
+
+
+def drop(gradients: Sequence[GradientPromise]) -> None:
+    """Drop all `gradients`."""
+    for gradient in gradients:
+        gradient.drop()
+
+
+@dataclass(frozen=True)
+class Federated(Algorithm):
+    """A server asks clients, each of which makes H local steps and sends its model back.
+
+    x_i <- w, H times x_i <- x_i - lr g(x_i). The cluster's workers are the clients. A client's
+    optimiser begins anew with every request, and its schedule goes on. A client that crashes loses
+    what it was asked, and announces itself when it is back.
+
+    Attributes:
+        local_steps: H, mini-batches of a client from the read to the answer.
+        timeout: seconds after which the server gives a client up, and drops its answer; null waits
+            for ever.
+    """
+
+    rule: Rule
+    local_steps: PositiveInt = field(default=8, kw_only=True)
+    timeout: Positive | None = field(default=None, kw_only=True)
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the clients' own, who have whole models
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the client
+        state = self.rule.init(node.weights, replicas=node.workers)
+        while True:
+            _, (read, more) = yield node.receive()
+            model, gradients = read, list[GradientPromise]()
+            state = self.begin(node, state)
+            for _ in range(self.local_steps):
+                gradient = yield node.compute(model, read)
+                model, state = self.local_step(model, gradient, state, read, more)
+                gradients.append(gradient)
+            node.send(SERVER, (model, gradients, node.samples))
+
+    def begin(self, node: Node, state: RuleState) -> RuleState:
+        """The rule's state at the start of a request, after `state` at the end of the last."""
+        new = self.rule.init(node.weights, replicas=node.workers)
+        return new._replace(progress=state.progress)
+
+    def local_step(
+        self,
+        model: "Tensor",
+        gradient: GradientPromise,
+        state: RuleState,
+        read: "Tensor",
+        more: Any,
+    ) -> "tuple[Tensor, RuleState]":
+        """A client's model `(ensemble, params)` after one more step, and its rule's state.
+
+        Args:
+            read: the server's model, from which the client started.
+            more: what the server sent with it.
+        """
+        return self.rule.update(model, [gradient], state)
+
+
+def check_in_flight(algorithm: Algorithm, key: str, cluster: Cluster) -> None:
+    """Refuse more clients at a time than there are.
+
+    Raises:
+        InvalidSettingError: the setting `key` is above the number of workers.
+    """
+    asked = getattr(algorithm, key)
+    if asked is not None and asked > cluster.workers:
+        expected = f"at most workers = {cluster.workers}, the clients"
+        raise InvalidSettingError(type(algorithm).__name__, key, expected, asked)

@@ -1,0 +1,220 @@
+"""Federated averaging in rounds of clients drawn at random: FedAvg, FedProx and SCAFFOLD."""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.clients import Answer, Clients, Federated, check_in_flight
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import SGD
+from laggard.simulator.learning.rules.optimizers import zeros
+from laggard.simulator.learning.rules.rule import RuleState
+from laggard.simulator.learning.rules.scalars import (
+    NonNegativeScalar,
+    PositiveScalar,
+    Scalar,
+    cast,
+    is_zero,
+)
+from laggard.simulator.learning.weights import mean, mean_by_samples, total
+from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.events import Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class InRounds(Federated):
+    """A method whose server asks clients in rounds, and updates its model by their answers.
+
+    An update is a round; staleness 0. With `select` the server asks more than C clients and takes
+    the first C answers. At the time-out it goes on with the answers that came, and a round without
+    any changes nothing. If all take as long, each of M clients is in C / M of the rounds.
+
+    Attributes:
+        clients: C, clients whose answers make an update; all by default.
+        select: clients that are asked, over C; their number is rounded up.
+    """
+
+    clients: PositiveInt | None = field(default=None, kw_only=True)
+    select: Annotated[float, Range(least=1, most=1e6)] = field(default=1.0, kw_only=True)
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        check_in_flight(self, "clients", cluster)
+        workers = cluster.workers
+        if self.asked(workers) > workers:
+            expected = f"so few that at most workers = {workers} are asked"
+            raise InvalidSettingError(type(self).__name__, "select", expected, self.select)
+
+    def awaited(self, workers: int) -> int:
+        """C, the number of answers that make an update."""
+        return self.clients or workers
+
+    def asked(self, workers: int) -> int:
+        """The number of clients that are asked in a round."""
+        return math.ceil(self.select * self.awaited(workers) - 1e-9)  # 1.1 * 30 is above 33
+
+    def round(
+        self, node: Node, clients: Clients, more: Any = None, size: float = 1.0
+    ) -> Generator[Event, Any, list[Answer]]:
+        """Ask clients, and wait for the first C answers or the time-out.
+
+        Args:
+            more: what is sent with the model, of `size` models in all.
+
+        Returns:
+            The answers in order of rank.
+        """
+        asked, awaited = self.asked(node.workers), self.awaited(node.workers)
+        while len(clients.idle) < asked:
+            yield from clients.answer()
+        for client in clients.draw(asked):
+            clients.ask(client, more, size)
+        answers = list[Answer]()
+        while clients.busy and len(answers) < awaited:
+            answer = yield from clients.answer()
+            if answer is not None:
+                answers.append(answer)
+        clients.give_up()
+        yield node.work(node.apply_seconds)
+        return sorted(answers, key=lambda answer: answer.client)
+
+
+def gradients_of(answers: Sequence[Answer]) -> list[GradientPromise]:
+    """The gradients of all local steps in `answers`."""
+    return [gradient for answer in answers for gradient in answer.gradients]
+
+
+@dataclass(frozen=True)
+class FedAvg(InRounds):
+    """FedAvg: in each round the server averages the models of C clients that it draws at random.
+
+    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the C clients of a
+    round, where client i learns from n_i samples and n = sum_i n_i. With C = M of M clients it is
+    `local_sgd` with `reset`. One model to each client that is asked, and one back. With exponential
+    mini-batches of mean 1 / mu, H = 1 and a free network a round takes
+    (1 / mu) (1 + 1/2 + .. + 1/C) seconds.
+
+    On quadratics h_i (x - a_i)^2 / 2 with all clients and full gradients it tends to
+    sum_i q_i a_i / sum_i q_i, q_i = 1 - (1 - lr h_i)^H, which is not the minimum of the mean.
+
+    Source: McMahan et al. (2017), arXiv 1602.05629, algorithm 1; more clients than needed and
+    time-outs: Bonawitz et al. (2019), arXiv 1902.01046.
+    """
+
+    def server(self, node: Node) -> Role:
+        clients = Clients(node, self.timeout)
+        yield from clients.register()
+        while True:
+            answers = yield from self.round(node, clients)
+            weights = node.weights
+            if answers:
+                models = [answer.result for answer in answers]
+                weights = mean_by_samples(models, [answer.samples for answer in answers])
+            node.apply(weights, gradients_of(answers))
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedProx: FedAvg whose clients are drawn back to the server's model.
+
+    H times x_i <- x_i - lr (g(x_i) + proximal (x_i - w)), the gradient of client i's loss plus
+    proximal |x - w|^2 / 2; else as `fedavg`, which it is with proximal 0.
+
+    On quadratics as there, q_i = (1 - (1 - lr (h_i + proximal))^H) h_i / (h_i + proximal).
+
+    Source: Li et al. (2020), arXiv 1812.06127, algorithm 2, with H steps as the inexact solver.
+
+    Attributes:
+        proximal: the weight of the squared distance from the server's model.
+    """
+
+    proximal: NonNegativeScalar = field(default=0.01, kw_only=True)
+
+    def local_step(
+        self,
+        model: "Tensor",
+        gradient: GradientPromise,
+        state: RuleState,
+        read: "Tensor",
+        more: Any,
+    ) -> "tuple[Tensor, RuleState]":
+        drawn_back = gradient.map(lambda value: value + cast(self.proximal, value) * (model - read))
+        return self.rule.update(model, [drawn_back], state)
+
+
+@dataclass(frozen=True)
+class Scaffold(InRounds):
+    """SCAFFOLD: clients correct their steps by the difference of the mean gradient and their own.
+
+    x_i <- w, H times x_i <- x_i - lr (g_i(x_i) - c_i + c), then c_i <- c_i - c + (w - x_i) / (H lr)
+    at each of the C clients of a round, and at the server w <- w + server_lr mean_i (x_i - w) and
+    c <- c + (1/M) sum_i (change of c_i). So sum_i c_i = M c after every round. Where clients differ
+    it tends to the minimum of the mean loss, which `fedavg` does not. Where the rate follows a
+    schedule, H lr is the sum of the rates of the H steps. Two models to each client that is asked,
+    and two back. A client that crashes begins again with c_i = 0, and one whose answer is too late
+    has changed c_i for nothing: the sum of all c_i is then another.
+
+    With H = 1, full gradients and all clients it is gradient descent.
+
+    Source: Karimireddy et al. (2020), arXiv 1910.06378, algorithm 1, option II.
+
+    Attributes:
+        server_lr: the step along the mean change.
+    """
+
+    server_lr: PositiveScalar = field(default=1.0, kw_only=True)
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        optimizer = self.rule.optimizer
+        if not isinstance(optimizer, SGD) or not is_zero(optimizer.momentum):
+            expected = "sgd without momentum, since the steps of SCAFFOLD tell the mean gradient"
+            raise InvalidSettingError("Scaffold", "rule", expected, optimizer)
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the client
+        state, control = self.rule.init(node.weights, replicas=node.workers), zeros(node.weights)
+        while True:
+            _, (read, shared) = yield node.receive()
+            model, gradients = read, list[GradientPromise]()
+            state = self.begin(node, state)
+            length: Scalar = 0.0  # the sum of the rates
+            for _ in range(self.local_steps):
+                gradient = yield node.compute(model, read)
+                length = length + self.rule.rate(state)
+                model, state = self.local_step(model, gradient, state, read, shared - control)
+                gradients.append(gradient)
+            change = (read - model) / cast(length, model) - shared
+            control = control + change
+            node.send(SERVER, ((model, change), gradients, node.samples), size=2)
+
+    def local_step(
+        self,
+        model: "Tensor",
+        gradient: GradientPromise,
+        state: RuleState,
+        read: "Tensor",
+        more: Any,
+    ) -> "tuple[Tensor, RuleState]":
+        corrected = gradient.map(lambda value: value + more)
+        return self.rule.update(model, [corrected], state)
+
+    def server(self, node: Node) -> Role:
+        clients, shared = Clients(node, self.timeout), zeros(node.weights)
+        yield from clients.register()
+        while True:
+            answers = yield from self.round(node, clients, shared, size=2)
+            weights = node.weights
+            if answers:
+                step = mean([answer.result[0] - answer.read for answer in answers])
+                weights = weights + cast(self.server_lr, step) * step
+                shared = shared + total([answer.result[1] for answer in answers]) / node.workers
+            node.apply(weights, gradients_of(answers))

@@ -1,0 +1,213 @@
+"""Federated methods: clients that a server asks, their fixed points, staleness and rounds."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, Outcome, Rule, Stop, simulate
+from laggard.simulator.algorithms.clients import Answer
+from laggard.simulator.timing.distributions import Constant, Exponential
+from laggard.simulator.timing.slowdowns import Crash
+from tests.theory.statements import Statement, batch_means, check, close, equal, mean_is, same
+from tests.theory.trials import ONE, RULES, UNEVEN, every, method
+
+MCMAHAN, LI, KARIMIREDDY = "McMahan et al. (2017)", "Li et al. (2020)", "Karimireddy et al. (2020)"
+XIE, NGUYEN = "Xie et al. (2019)", "Nguyen et al. (2022)"
+CURVATURES, OPTIMA = np.array([1.0, 0.25, 4.0]), np.array([0.0, 2.0, 10.0])
+MINIMUM = float((CURVATURES * OPTIMA).sum() / CURVATURES.sum())
+RATE, STEPS, PROXIMAL = 0.05, 8, 0.5
+
+
+def differing() -> Quadratic:
+    """Losses h_i (x - a_i)^2 / 2 with full gradients, a client each."""
+    return Quadratic(
+        scale=CURVATURES.tolist(), shift=OPTIMA.tolist(), noise=0.0, dtype=torch.float64
+    )
+
+
+def end(name: str, updates: int = 600, **settings: object) -> float:
+    """Where a method ends on clients that differ."""
+    algorithm = method(name, Rule(lr=RATE), **{"local_steps": STEPS, **settings})
+    return simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=updates)).weights.item()
+
+
+def timed(name: str, workers: int, updates: int, **settings: object) -> Outcome:
+    """A run of the clock alone, with exponential mini-batches of 1 s on average."""
+    algorithm = method(name, Rule(), **{"local_steps": 1, **settings})
+    return simulate(Cluster(workers, Exponential(1.0)), algorithm, stop=Stop(updates=updates))
+
+
+def test_fedavg_with_all_clients_is_local_sgd() -> None:
+    """The same models of the same clients are averaged in the same order."""
+    one = every(UNEVEN, "fedavg", local_steps=3)
+    other = every(UNEVEN, "local_sgd", local_steps=3, reset=True)
+    same("fedavg, C = M, = local_sgd that resets, every optimiser", one, other, source=MCMAHAN)
+
+
+def test_fedprox_without_proximal_term_is_fedavg() -> None:
+    one, other = (
+        every(UNEVEN, name, local_steps=3, clients=2, **more)
+        for name, more in (("fedprox", {"proximal": 0.0}), ("fedavg", {}))
+    )
+    same("fedprox, proximal 0, = fedavg, every optimiser", one, other, source=LI)
+
+
+def test_fixed_point_of_fedavg_is_not_the_minimum() -> None:
+    """Clients with more curvature are nearer to their own optimum after H steps, and count more."""
+    share = 1 - (1 - RATE * CURVATURES) ** STEPS
+    expected = float((share * OPTIMA).sum() / share.sum())
+    text = "fedavg goes to sum q_i a_i / sum q_i, q_i = 1 - (1 - lr h_i)^H"
+    equal(text, expected, end("fedavg"), source="derived", rtol=1e-12, wrong=MINIMUM)
+
+
+def test_fixed_point_of_fedprox() -> None:
+    steeper = CURVATURES + PROXIMAL
+    share = (1 - (1 - RATE * steeper) ** STEPS) * CURVATURES / steeper
+    expected = float((share * OPTIMA).sum() / share.sum())
+    text = "fedprox: q_i = (1 - (1 - lr (h_i + mu))^H) h_i / (h_i + mu)"
+    measured = end("fedprox", proximal=PROXIMAL)
+    equal(text, expected, measured, source="derived", rtol=1e-12, wrong=end("fedavg"))
+
+
+def test_scaffold_finds_the_minimum() -> None:
+    """Its clients make as many local steps as those of FedAvg."""
+    text = "scaffold goes to sum h_i a_i / sum h_i"
+    measured = end("scaffold")
+    equal(text, MINIMUM, measured, source=KARIMIREDDY, rtol=1e-12, wrong=end("fedavg"))
+
+
+def test_scaffold_with_one_step_is_gradient_descent() -> None:
+    """Where all clients take part with full gradients, the corrections cancel."""
+    weights = []
+    for name, settings in (("scaffold", {"local_steps": 1}), ("sync_ps", {})):
+        algorithm = method(name, Rule(lr=RATE), **settings)
+        stop = Stop(updates=20)
+        weights.append(simulate(Cluster(3), algorithm, differing(), stop=stop).weights)
+    close("scaffold, H = 1, full gradients, C = M, = sync_ps", *weights, source=KARIMIREDDY)
+
+
+def scaffold_by_loop(rounds: list[np.ndarray]) -> tuple[float, float]:
+    """The weights after `rounds` of these clients, and sum c_i - M c, by the paper's lines."""
+    weights, shared, own = 1.0, 0.0, np.zeros(3)
+    for clients in rounds:
+        models, changes = [], []
+        for client in clients:
+            model = weights
+            for _ in range(STEPS):
+                gradient = CURVATURES[client] * (model - OPTIMA[client])
+                model -= RATE * (gradient - own[client] + shared)
+            changes.append((weights - model) / (STEPS * RATE) - shared)
+            models.append(model)
+        own[clients] += changes
+        shared += sum(changes) / 3
+        weights += float(np.mean(models)) - weights
+    return weights, float(own.sum() - 3 * shared)
+
+
+def test_scaffold_with_sampled_clients_equals_its_pseudo_code() -> None:
+    algorithm = method("scaffold", Rule(lr=RATE), local_steps=STEPS, clients=2)
+    outcome = simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=30))
+    rows = outcome.updates
+    rounds = [np.unique(rows["worker"][rows["version"] == version]) for version in range(30)]
+    assert {len(clients) for clients in rounds} == {2}
+    expected, surplus = scaffold_by_loop(rounds)
+    measured = outcome.weights.item()
+    equal(
+        "scaffold, 2 of 3 clients = its lines", expected, measured, source=KARIMIREDDY, rtol=1e-12
+    )
+    equal("scaffold: sum c_i = M c", 0.0, surplus, source=KARIMIREDDY, rtol=1e-12)
+
+
+def test_fedasync_with_one_client_takes_its_model() -> None:
+    one = every(ONE, "fedasync", local_steps=3, share=1.0)
+    other = every(ONE, "local_sgd", local_steps=3, reset=True)
+    same("fedasync, one client, a s = 1, = its model, every optimiser", one, other, source=XIE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"staleness_weight": "constant"}, [1.0, 1.0, 1.0]),
+        ({"staleness_weight": "polynomial", "power": 0.5}, [1.0, 4**-0.5, 9**-0.5]),
+        ({"staleness_weight": "hinge", "power": 10.0, "hinge_from": 4.0}, [1.0, 1.0, 1 / 41]),
+    ],
+)
+def test_weights_of_stale_models(settings: dict[str, object], expected: list[float]) -> None:
+    """s(tau) at 0, 3 and 8."""
+    algorithm = method("fedasync", Rule(), **settings)
+    measured = [algorithm.weight_at(staleness) for staleness in (0, 3, 8)]
+    for staleness, right, value in zip((0, 3, 8), expected, measured, strict=True):
+        text = f"fedasync, {settings['staleness_weight']}: s({staleness})"
+        equal(text, right, value, source=XIE, rtol=1e-15)
+
+
+def test_fedbuff_of_single_steps_is_soft_sync() -> None:
+    """Without weights for staleness a buffer of gradient steps is a sum of gradients."""
+    sgd = RULES[:1]
+    one = every(UNEVEN, "fedbuff", rules=sgd, local_steps=1, buffer=2, power=0.0)
+    other = every(UNEVEN, "soft_sync", rules=sgd, gradients=2)
+    close("fedbuff, H = 1, s = 1, C = M, sgd, = soft_sync", one, other, source=NGUYEN)
+
+
+def test_buffer_is_divided_by_its_answers() -> None:
+    """Not by the sum of their weights, so that stale changes move the model less."""
+    read, model, weights = torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1, 1)
+    answers = []
+    for staleness in (0, 3):
+        gradient = SimpleNamespace(staleness=staleness)
+        answers.append(Answer(0, read, model, [gradient], samples=1))  # type: ignore[list-item]
+    merged = method("fedbuff", Rule(), buffer=2, power=0.5).merge(weights, answers)
+    text = "fedbuff: (1/K) sum s(tau_k), tau = 0 and 3"
+    equal(text, (1 + 4**-0.5) / 2, merged.item(), source=NGUYEN, rtol=1e-7, wrong=1.0)
+
+
+@pytest.mark.parametrize(("in_flight", "buffer"), [(10, 1), (10, 5), (20, 5)])
+def test_mean_staleness_of_buffered_answers(in_flight: int, buffer: int) -> None:
+    outcome = timed("fedbuff", 20, 40_000 // buffer, in_flight=in_flight, buffer=buffer)
+    staleness = outcome.updates["staleness"][2000:]
+    text = f"fedbuff, {in_flight} in flight, K = {buffer}: mean staleness (C - 1) / K"
+    mean_is(text, (in_flight - 1) / buffer, batch_means(staleness), source="derived")
+
+
+def test_round_lasts_as_long_as_its_slowest_client() -> None:
+    """The mean of the maximum of C exponential times is the C-th harmonic number."""
+    outcome = timed("fedavg", 12, 4000, clients=5)
+    rounds = np.diff(np.unique(outcome.updates["time"]))
+    expected = sum(1 / client for client in range(1, 6))
+    text = "fedavg, 5 of 12 exponential clients: a round takes 1 + 1/2 + .. + 1/5"
+    mean_is(text, expected, rounds, source="order statistics")
+    taken = np.bincount(outcome.updates["worker"], minlength=12) / 4000
+    mean_is("fedavg: each client is in C / M of the rounds", 5 / 12, taken, source="sampling")
+
+
+def test_arrivals_before_the_time_out() -> None:
+    outcome = timed("fedavg", 40, 3000, clients=10, timeout=0.7)
+    arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
+    text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
+    mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
+
+
+def test_first_of_more_clients_than_needed() -> None:
+    """The mean time of the first C of n exponential times is 1/n + .. + 1/(n - C + 1)."""
+    outcome = timed("fedavg", 60, 4000, clients=10, select=1.3)
+    rounds = np.diff(np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"]))
+    expected = sum(1 / left for left in range(4, 14))
+    text = "fedavg, the first 10 of 13 asked: 1/13 + .. + 1/4 a round"
+    mean_is(text, expected, rounds, source="order statistics")
+
+
+@pytest.mark.parametrize(("timeout", "answers"), [(None, 110.0), (3.0, 198.0)])
+def test_crash_costs_no_slot_where_there_is_a_time_out(
+    timeout: float | None, answers: float
+) -> None:
+    """Without a time-out the server keeps one client fewer at work for ever after."""
+    algorithm = method("fedbuff", Rule(), local_steps=1, in_flight=2, buffer=1, timeout=timeout)
+    cluster = Cluster(4, Constant(1.0), slowdowns=[Crash(0, at=10.5)])
+    outcome = simulate(cluster, algorithm, stop=Stop(time=100.0))
+    applied = outcome.gradients["applied"]
+    text = f"fedbuff, 2 in flight, one of 4 clients gone, time-out {timeout}: answers in 100 s"
+    check(Statement(text, "derived", answers, applied, 2.0))
+    assert outcome.unanswered == 1

@@ -1,0 +1,64 @@
+"""Mini-batches that are given up after a time, and begun anew."""
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, InvalidSettingError, Outcome, Rule, Stop, simulate
+from laggard.simulator.timing.distributions import Pareto
+from tests.theory.statements import batch_means, equal, mean_is, same
+from tests.theory.trials import UNEVEN, every, method
+
+MARANJYAN = "Maranjyan et al. (2025)"
+LAW, PATIENCE = Pareto(scale=0.5, alpha=1.5), 2.0
+SUCCESS = 1 - (0.5 / PATIENCE) ** 1.5
+
+
+def patient(workers: int, updates: int, trials: int = 4, lr: float = 0.1) -> Outcome:
+    """A run with heavy-tailed times, which are given up after `PATIENCE` seconds."""
+    algorithm = method(
+        "mindflayer", Rule(lr=lr), trials=trials, patience=PATIENCE, success_rate=SUCCESS
+    )
+    task = Quadratic(noise=0.0, initial=1.0, dtype=torch.float64)
+    return simulate(Cluster(workers, LAW), algorithm, task, stop=Stop(updates=updates))
+
+
+def test_without_limit_it_is_a_synchronous_server() -> None:
+    one, other = every(UNEVEN, "mindflayer"), every(UNEVEN, "sync_ps")
+    same("mindflayer, B = 1, no limit, = sync_ps, every optimiser", one, other, source=MARANJYAN)
+
+
+def test_seconds_of_a_gradient() -> None:
+    """A mini-batch takes E min(X, t), and F(t) of them are ready."""
+    outcome = patient(1, 3000)
+    applied = outcome.updates["status"] == "applied"
+    seconds = np.diff(np.unique(outcome.updates["time"][applied]))
+    within_limit = 3 * 0.5**1.5 * (0.5**-0.5 - PATIENCE**-0.5)  # the integral of x f(x) up to t
+    each = within_limit + PATIENCE * (1 - SUCCESS)
+    text = "mindflayer, Pareto (1.5, 0.5 s), t = 2 s: an update of 4 takes 4 E min(X, t)"
+    mean_is(text, 4 * each, batch_means(seconds), source=MARANJYAN)
+    ready = outcome.gradients["applied"] / outcome.gradients["started"]
+    text = "mindflayer: the share of mini-batches that are ready, in 12,000"
+    equal(
+        text, SUCCESS, ready, source=MARANJYAN, rtol=4 * (SUCCESS * (1 - SUCCESS) / 12_000) ** 0.5
+    )
+    text = "seconds a gradient: 1.143 with the limit, 1.5 without"
+    equal(text, 1.143, each / SUCCESS, source="derived", rtol=5e-4, wrong=1.5)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_sum_of_gradients_is_divided_by_their_expected_number(workers: int) -> None:
+    """Not by the number of those that came."""
+    start, outcome = 1.0, patient(workers, updates=1, trials=8)
+    came = outcome.gradients["applied"]
+    assert came != 8 * workers
+    expected = start - 0.1 * came / (workers * 8 * SUCCESS)
+    text = f"mindflayer, {workers} workers: w - lr (sum of those that came) / (P B F(t))"
+    equal(text, expected, outcome.weights.item(), source=MARANJYAN, rtol=1e-12)
+
+
+def test_success_rate_is_checked_against_the_law() -> None:
+    algorithm = method("mindflayer", Rule(), patience=PATIENCE, success_rate=0.5)
+    with pytest.raises(InvalidSettingError, match=r"success_rate.*0\.87"):
+        simulate(Cluster(2, LAW), algorithm, stop=Stop(updates=1))
