@@ -12,6 +12,8 @@ import networkx as nx
 import pytest
 from ruamel.yaml import YAML
 
+from laggard.simulator.algorithms import ALGORITHMS
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("simulator", "models", "experiments")
 
@@ -106,17 +108,12 @@ def violations(found):
     return broken
 
 
+METHODS = {method.__module__ for method in ALGORITHMS.values()}
+
+
 def is_method(module):
     """Whether a module of `simulator/algorithms` holds methods, not what several families share."""
-    shared = (
-        *("base", "bucketing", "elastic", "outgoing", "sharding", "slicing", "staging"),
-        *("collectives", "contrib"),
-    )
-    part = module.removeprefix("laggard.simulator.algorithms").strip(".")
-    folder, _, method = part.partition(".")
-    if folder == "contrib":
-        return bool(method)
-    return bool(folder) and folder not in shared
+    return module in METHODS
 
 
 def circles(found):

@@ -209,7 +209,7 @@ BASE = {
         "dataset": {"name": "synthetic", "samples": 40},
         "batch": 2,
     },
-    "stop": {"time": 30.0},
+    "stop": {"time": 45.0},
 }
 CRASH = {"at": 8.0, "restore_seconds": 1.0}
 CHANGES = {

@@ -17,7 +17,7 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from laggard.simulator.learning.rules.rule import Rule as AnyRule
 from laggard.simulator.recording.metrics import FOLD, FOLD_ON_GPU, Learning
-from laggard.simulator.testing.trial import trial_of
+from laggard.simulator.testing.trial import fitting, trial_of
 from laggard.simulator.timing.distributions import Gamma
 
 META = torch.device("meta")
@@ -83,7 +83,8 @@ def watched(algorithm, task, cluster=None, **given):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_method_waits(afar, name):
-    rule = Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES)
+    rules = [Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES), Rule(lr=RATES)]
+    rule = fitting(ALGORITHMS[name], rules)
     outcome = watched(
         lambda _: ALGORITHMS[name](rule, **GIVEN.get(name, {})), afar(), learning_seeds=[0, 1, 2]
     )

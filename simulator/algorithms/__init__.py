@@ -2,6 +2,7 @@
 
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
+from laggard.simulator.algorithms.contrib.async_diloco import AsyncDiLoCo
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffold
 from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
@@ -16,6 +17,7 @@ from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
 from laggard.simulator.algorithms.k_async import KAsync, SoftSync
+from laggard.simulator.algorithms.local_all_reduce import DiLoCoAllReduce, LocalAllReduce
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
@@ -49,6 +51,9 @@ ALGORITHMS: dict[str, type] = {
     # local steps between averages
     "local_sgd": LocalSGD,
     "diloco": DiLoCo,
+    "async_diloco": AsyncDiLoCo,
+    "local_all_reduce": LocalAllReduce,
+    "diloco_all_reduce": DiLoCoAllReduce,
     "easgd": EASGD,
     # clients that a server asks
     "fedavg": FedAvg,
@@ -82,10 +87,12 @@ __all__ = [
     "SGP",
     "SSP",
     "AllReduce",
+    "AsyncDiLoCo",
     "AsyncPS",
     "AsyncPipelines",
     "Delayed",
     "DiLoCo",
+    "DiLoCoAllReduce",
     "Downpour",
     "FedAsync",
     "FedAvg",
@@ -95,6 +102,7 @@ __all__ = [
     "KAsync",
     "KBatchSync",
     "KSync",
+    "LocalAllReduce",
     "LocalSGD",
     "Malenia",
     "MindFlayer",

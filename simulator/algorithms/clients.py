@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Answer(NamedTuple):
+class ClientAnswer(NamedTuple):
     """What a client sends back.
 
     Attributes:
@@ -89,7 +89,7 @@ class Clients:
         self._asked[client] = read, last_moment
         self._node.send(client, (read, more), size=size)
 
-    def answer(self) -> Generator[Event, Any, Answer | None]:
+    def answer(self) -> Generator[Event, Any, ClientAnswer | None]:
         """Wait for an answer; None where a client was heard of or given up without one."""
         message = self._node.receive()
         last_moment = min((moment for _, moment in self._asked.values()), default=math.inf)
@@ -109,7 +109,7 @@ class Clients:
         if asked is None:  # too late
             drop(gradients)
             return None
-        return Answer(client, asked[0], result, gradients, samples)
+        return ClientAnswer(client, asked[0], result, gradients, samples)
 
     def give_up(self) -> None:
         """Give up all that have not answered."""

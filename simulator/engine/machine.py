@@ -26,7 +26,7 @@ from laggard.simulator.timing.events import (
     Event,
     Message,
     Receive,
-    Timer,
+    Timeout,
     Verb,
     Work,
     new_message,
@@ -119,6 +119,10 @@ class Machine(Node):
         return samples_of(self._services.pool.task, self.rank)
 
     @property
+    def sample_share(self) -> float:
+        return self.samples / self._services.member_samples
+
+    @property
     def members(self) -> Sequence[int]:
         return self._services.members
 
@@ -159,7 +163,7 @@ class Machine(Node):
             self._finished_work = new_work(self, None, None)
         return self._finished_work
 
-    def after(self, seconds: float) -> Timer:
+    def after(self, seconds: float) -> Timeout:
         return self._services.timers.start(self, seconds)
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:

@@ -18,7 +18,7 @@ from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.mixing import Mixing
 from laggard.simulator.network.topology import Ranks, Topology
-from laggard.simulator.timing.events import Event, Message, Receive, Timer, Work
+from laggard.simulator.timing.events import Event, Message, Receive, Timeout, Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,6 +93,11 @@ class Node(Protocol):
         ...
 
     @property
+    def sample_share(self) -> float:
+        """The samples that the worker learns from, over those of all `members`."""
+        ...
+
+    @property
     def members(self) -> Sequence[int]:
         """The ranks of the workers that take part: all, but where the others go on after a crash.
 
@@ -143,7 +148,7 @@ class Node(Protocol):
         """
         ...
 
-    def after(self, seconds: float) -> Timer:
+    def after(self, seconds: float) -> Timeout:
         """Fires in `seconds`, in which the node may compute; it dies with the node at a crash.
 
         As in `yield node.receive() | node.after(5.0)`: a message of the same instant comes first,

@@ -68,6 +68,11 @@ class Services(Protocol):
     reached: str | None
     stalled: str | None
 
+    @property
+    def member_samples(self) -> int:
+        """The samples that all members learn from."""
+        ...
+
     def applies(self, gradients: Sequence[GradientPromise]) -> bool:
         """Count one node's update by `gradients`; False once the end is reached."""
         ...

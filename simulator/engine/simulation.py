@@ -24,7 +24,7 @@ from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.learning.task import Task, bytes_of, layers_of, shapes_of
+from laggard.simulator.learning.task import Task, bytes_of, layers_of, samples_of, shapes_of
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
@@ -79,6 +79,7 @@ class Simulation:
         check_periods(stop, evaluate, cluster)
         self.cluster = cluster = cluster.bound(seeds.cluster)
         self.members: Sequence[int] = range(cluster.workers)
+        self._counted: tuple[Sequence[int], int] = ((), 0)
         self.crashes = cluster.has_crashes
         self._crash_rule: CrashRule | None = None
         if self.crashes:
@@ -168,6 +169,14 @@ class Simulation:
             self.end("returned")
         self._evaluations.evaluate()
         return self._outcome()
+
+    @property
+    def member_samples(self) -> int:
+        """The samples that all members learn from, counted once for all nodes."""
+        if self._counted[0] is not self.members:
+            samples = sum(samples_of(self._task, rank) for rank in self.members)
+            self._counted = self.members, samples
+        return self._counted[1]
 
     def progress(self) -> RunProgress:
         """The progress of the simulation on each axis."""

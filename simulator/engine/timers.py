@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import check_duration
-from laggard.simulator.timing.events import Timer
+from laggard.simulator.timing.events import Timeout
 
 if TYPE_CHECKING:
     from laggard.simulator.engine.machine import Machine
@@ -23,26 +23,26 @@ class Timers:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._pending: dict[int, dict[Timer, None]] = {}  # by rank, oldest first
+        self._pending: dict[int, dict[Timeout, None]] = {}  # by rank, oldest first
         self._number = 0  # of those pending
         self._idle = 0  # timers in a row between which nothing happened
         self._seen = (-1, -1)  # gradients begun and messages delivered when the last one started
 
-    def start(self, node: "Machine", seconds: float) -> Timer:
+    def start(self, node: "Machine", seconds: float) -> Timeout:
         """A timer of `node` that fires in `seconds`, after all messages of that instant.
 
         Raises:
             InvalidSettingError: a negative or infinite duration.
         """
         check_duration(seconds, f"node {node.rank}", "after")
-        timer = Timer(node, TIMER_ENDS)
+        timer = Timeout(node, TIMER_ENDS)
         if not self._useless():
             self._pending.setdefault(node.rank, {})[timer] = None
             self._number += 1
             self._services.env.after_messages(seconds, timer)
         return timer
 
-    def withdraw(self, timer: Timer) -> None:
+    def withdraw(self, timer: Timeout) -> None:
         """Cancel `timer`, if it has not fired: it leaves the clock's queue."""
         if self._forget(timer):
             self._services.env.cancel(timer)
@@ -52,13 +52,13 @@ class Timers:
         for timer in list(self._pending.get(rank, ())):
             self.withdraw(timer)
 
-    def fired(self, timer: Timer) -> None:
+    def fired(self, timer: Timeout) -> None:
         """Let the role that waits for `timer` go on."""
         self._forget(timer)
         if timer.role is not None:
             timer.role.resume(None)
 
-    def _forget(self, timer: Timer) -> bool:
+    def _forget(self, timer: Timeout) -> bool:
         """Remove `timer` from those pending; whether it was one."""
         mine = self._pending.get(timer.node.rank, {})
         if timer not in mine:
@@ -82,7 +82,7 @@ class Timers:
         return self._idle >= MOST_IDLE_TIMERS
 
 
-def end_timer(timer: Timer) -> None:
+def end_timer(timer: Timeout) -> None:
     """Let `timer` fire, which is due now."""
     timer.node._services.timers.fired(timer)
 

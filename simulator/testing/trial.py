@@ -1,6 +1,7 @@
 """Trials of an algorithm: cluster, task, and nodes that record the tensors that they pass on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -139,7 +140,9 @@ class Bowl:
         return (self.curvature * weights.square()).sum(-1) / 2
 
 
-RULE = Rule(SGD(momentum=0.5), lr=0.02)
+LR = 0.02
+RULES = (Rule(SGD(momentum=0.5), lr=LR), Rule(lr=LR))
+"""Rules of the trial: the first that the algorithm does not refuse."""
 PATIENCE = 100
 """Gradients that a worker may compute, per update, before a run without progress is stopped."""
 
@@ -182,7 +185,7 @@ class Trial:
         """The rule with its learning rate times each of `rates`, a member each."""
         lr = self.rule.lr
         if not isinstance(lr, float):
-            lr = cast(float, RULE.lr)
+            lr = LR
         members = torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
         return replace(self.rule, lr=members)
 
@@ -196,15 +199,31 @@ def trial_of(
     seed: int = 0,
 ) -> Trial:
     """The trial of `check_algorithm`, with the same arguments, for single identities."""
-    rule = RULE
+    rule = RULES[0]
     if not isinstance(algorithm, Algorithm):
         factory = algorithm
+        rule = fitting(factory, RULES)
     elif is_dataclass(algorithm) and "rule" in {field.name for field in fields(algorithm)}:
         rule = algorithm.rule
         factory = partial(_with_rule, algorithm)
     else:
         factory = partial(_without_rule, algorithm)
     return Trial(factory, rule, cluster or _cluster(factory(rule)), task or Bowl(), updates, seed)
+
+
+def fitting(
+    make: Callable[[Rule], Algorithm], rules: Sequence[Rule], cluster: Cluster | None = None
+) -> Rule:
+    """The first of `rules` with which an algorithm runs on the cluster, by default of four workers.
+
+    The last where it refuses all.
+    """
+    *others, last = rules
+    for rule in others:
+        with suppress(InvalidSettingError):
+            make(rule).check_cluster(cluster or Cluster(4))
+            return rule
+    return last
 
 
 def _with_rule(algorithm: Algorithm, rule: Rule) -> Algorithm:

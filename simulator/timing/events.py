@@ -97,7 +97,7 @@ class Choice(Verb, Condition):
         if not decided and self._value is not PENDING and self._evaluate is Condition.any_events:
             won = next(leaf for leaf in leaves(self._events) if leaf.callbacks is None)
             for leaf in leaves(self._events):
-                if isinstance(leaf, Receive | Timer) and leaf is not won:
+                if isinstance(leaf, Receive | Timeout) and leaf is not won:
                     leaf.withdraw()
 
 
@@ -171,7 +171,7 @@ class BucketReady(Verb):
         return self.work.env
 
 
-class Timer(Verb):
+class Timeout(Verb):
     """Fires after some seconds, in which its node may compute; `|` cancels it where it loses."""
 
     __slots__ = ("_value", "callbacks", "node", "role")

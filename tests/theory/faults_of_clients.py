@@ -1,13 +1,13 @@
-"""Faults of federated methods: clients, rounds, corrections and buffers."""
+"""Faults of federated methods and of DiLoCo: clients, rounds, corrections, outer steps."""
 
 from functools import partial
 from typing import Any
 
-from laggard.simulator.algorithms import clients
-from laggard.simulator.algorithms.contrib import fedavg, fedbuff
+from laggard.simulator.algorithms import clients, local_all_reduce
+from laggard.simulator.algorithms.contrib import async_diloco, fedavg, fedbuff
 from laggard.simulator.learning.weights import total
 from tests.faults import Replaced, settings
-from tests.theory import test_clients
+from tests.theory import test_clients, test_diloco
 
 
 def by_clients_asked(right: Any) -> Any:
@@ -45,7 +45,36 @@ def waits_for_ever(right: Any) -> Any:
     return init
 
 
+def outer_gradient_reversed(right: Any) -> Any:
+    def merge(self: Any, weights: Any, average: Any, state: Any) -> Any:
+        return right(self, weights, 2 * weights - average, state)
+
+    return merge
+
+
 CLIENTS = {
+    "every arrival makes a step of the momentum": (
+        Replaced(
+            async_diloco.AsyncDiLoCo,
+            "server",
+            settings(momentum_every=lambda self: 1),
+        ),
+        test_diloco.test_arrivals_are_together_a_step_of_nesterov,
+    ),
+    "slow workers make as many steps": (
+        Replaced(
+            async_diloco.AsyncDiLoCo, "steps", lambda right: lambda self, *_: self.local_steps
+        ),
+        test_diloco.test_slow_workers_make_fewer_steps,
+    ),
+    "an outer step away from the average": (
+        Replaced(local_all_reduce.DiLoCoAllReduce, "merge", outer_gradient_reversed),
+        partial(
+            test_diloco.test_average_by_a_collective_is_that_of_a_server,
+            "diloco_all_reduce",
+            "diloco",
+        ),
+    ),
     "the shared control counts a round's clients for all": (
         Replaced(fedavg, "total", by_clients_asked),
         test_clients.test_scaffold_with_sampled_clients_equals_its_pseudo_code,

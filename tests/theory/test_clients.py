@@ -8,7 +8,7 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Outcome, Rule, Stop, simulate
-from laggard.simulator.algorithms.clients import Answer
+from laggard.simulator.algorithms.clients import ClientAnswer
 from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import Crash
 from tests.theory.statements import Statement, batch_means, check, close, equal, mean_is, same
@@ -158,7 +158,7 @@ def test_buffer_is_divided_by_its_answers() -> None:
     answers = []
     for staleness in (0, 3):
         gradient = SimpleNamespace(staleness=staleness)
-        answers.append(Answer(0, read, model, [gradient], samples=1))  # type: ignore[list-item]
+        answers.append(ClientAnswer(0, read, model, [gradient], samples=1))  # type: ignore[list-item]
     merged = method("fedbuff", Rule(), buffer=2, power=0.5).merge(weights, answers)
     text = "fedbuff: (1/K) sum s(tau_k), tau = 0 and 3"
     equal(text, (1 + 4**-0.5) / 2, merged.item(), source=NGUYEN, rtol=1e-7, wrong=1.0)

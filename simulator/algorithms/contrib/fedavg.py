@@ -6,21 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.clients import Answer, Clients, Federated, check_in_flight
+from laggard.simulator.algorithms.clients import ClientAnswer, Clients, Federated, check_in_flight
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range
+from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD
 from laggard.simulator.learning.rules.optimizers import zeros
 from laggard.simulator.learning.rules.rule import RuleState
-from laggard.simulator.learning.rules.scalars import (
-    NonNegativeScalar,
-    PositiveScalar,
-    Scalar,
-    cast,
-    is_zero,
-)
+from laggard.simulator.learning.rules.scalars import Scalar, cast, is_zero
 from laggard.simulator.learning.weights import mean, mean_by_samples, total
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.events import Event
@@ -63,7 +57,7 @@ class InRounds(Federated):
 
     def round(
         self, node: Node, clients: Clients, more: Any = None, size: float = 1.0
-    ) -> Generator[Event, Any, list[Answer]]:
+    ) -> Generator[Event, Any, list[ClientAnswer]]:
         """Ask clients, and wait for the first C answers or the time-out.
 
         Args:
@@ -77,7 +71,7 @@ class InRounds(Federated):
             yield from clients.answer()
         for client in clients.draw(asked):
             clients.ask(client, more, size)
-        answers = list[Answer]()
+        answers = list[ClientAnswer]()
         while clients.busy and len(answers) < awaited:
             answer = yield from clients.answer()
             if answer is not None:
@@ -87,7 +81,7 @@ class InRounds(Federated):
         return sorted(answers, key=lambda answer: answer.client)
 
 
-def gradients_of(answers: Sequence[Answer]) -> list[GradientPromise]:
+def gradients_of(answers: Sequence[ClientAnswer]) -> list[GradientPromise]:
     """The gradients of all local steps in `answers`."""
     return [gradient for answer in answers for gradient in answer.gradients]
 
@@ -136,7 +130,7 @@ class FedProx(FedAvg):
         proximal: the weight of the squared distance from the server's model.
     """
 
-    proximal: NonNegativeScalar = field(default=0.01, kw_only=True)
+    proximal: NonNegative = field(default=0.01, kw_only=True)
 
     def local_step(
         self,
@@ -146,7 +140,7 @@ class FedProx(FedAvg):
         read: "Tensor",
         more: Any,
     ) -> "tuple[Tensor, RuleState]":
-        drawn_back = gradient.map(lambda value: value + cast(self.proximal, value) * (model - read))
+        drawn_back = gradient.map(lambda value: value + self.proximal * (model - read))
         return self.rule.update(model, [drawn_back], state)
 
 
@@ -170,7 +164,7 @@ class Scaffold(InRounds):
         server_lr: the step along the mean change.
     """
 
-    server_lr: PositiveScalar = field(default=1.0, kw_only=True)
+    server_lr: Positive = field(default=1.0, kw_only=True)
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
@@ -215,6 +209,6 @@ class Scaffold(InRounds):
             weights = node.weights
             if answers:
                 step = mean([answer.result[0] - answer.read for answer in answers])
-                weights = weights + cast(self.server_lr, step) * step
+                weights = weights + self.server_lr * step
                 shared = shared + total([answer.result[1] for answer in answers]) / node.workers
             node.apply(weights, gradients_of(answers))

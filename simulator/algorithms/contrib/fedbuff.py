@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.clients import Answer, Clients, Federated, check_in_flight
+from laggard.simulator.algorithms.clients import ClientAnswer, Clients, Federated, check_in_flight
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import NonNegative, PositiveInt, Range
-from laggard.simulator.learning.rules.scalars import PositiveScalar, cast
+from laggard.simulator.errors import NonNegative, Positive, PositiveInt, Range
 from laggard.simulator.learning.weights import total
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class InFlight(Federated):
         check_in_flight(self, "in_flight", cluster)
 
     def server(self, node: Node) -> Role:
-        clients, gathered = Clients(node, self.timeout), list[Answer]()
+        clients, gathered = Clients(node, self.timeout), list[ClientAnswer]()
         yield from clients.register()
         while True:
             free = (self.in_flight or node.workers) - clients.busy
@@ -53,7 +52,7 @@ class InFlight(Federated):
         """K, the number of answers that make an update."""
         return 1
 
-    def merge(self, weights: "Tensor", answers: list[Answer]) -> "Tensor":
+    def merge(self, weights: "Tensor", answers: list[ClientAnswer]) -> "Tensor":
         """The server's next weights `(ensemble, params)`."""
         raise NotImplementedError
 
@@ -91,7 +90,7 @@ class FedAsync(InFlight):
             return 1 / (self.power * (staleness - self.hinge_from) + 1)
         return 1.0
 
-    def merge(self, weights: "Tensor", answers: list[Answer]) -> "Tensor":
+    def merge(self, weights: "Tensor", answers: list[ClientAnswer]) -> "Tensor":
         (answer,) = answers
         share = self.share * self.weight_at(answer.staleness)
         model: Tensor = answer.result
@@ -116,17 +115,17 @@ class FedBuff(InFlight):
     """
 
     buffer: PositiveInt = field(default=10, kw_only=True)
-    server_lr: PositiveScalar = field(default=1.0, kw_only=True)
+    server_lr: Positive = field(default=1.0, kw_only=True)
     power: NonNegative = field(default=0.5, kw_only=True)
 
     @property
     def answers(self) -> int:
         return self.buffer
 
-    def merge(self, weights: "Tensor", answers: list[Answer]) -> "Tensor":
+    def merge(self, weights: "Tensor", answers: list[ClientAnswer]) -> "Tensor":
         changes = []
         for answer in answers:
             weight = (1 + answer.staleness) ** -self.power
             changes.append(weight * (answer.result - answer.read))
         step = total(changes) / self.buffer
-        return weights + cast(self.server_lr, step) * step
+        return weights + self.server_lr * step

@@ -15,7 +15,7 @@ from laggard.simulator.learning.weights import total
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions.distribution import of_worker, on_a_machine
 
-DRAWS = 100_000
+DURATIONS_DRAWN = 100_000
 FURTHEST = 0.01
 """Durations that are drawn to check the success rate, and how far it may be off."""
 
@@ -53,7 +53,7 @@ class MindFlayer(Algorithm):
             return
         expected = 1.0
         if self.patience is not None:
-            expected = float(np.mean(law.draw(random, DRAWS) <= self.patience))
+            expected = float(np.mean(law.draw(random, DURATIONS_DRAWN) <= self.patience))
         if abs(self.success_rate - expected) > FURTHEST:
             limit = f"{self.patience:g} s" if self.patience is not None else "any time"
             raise InvalidSettingError(

@@ -35,7 +35,7 @@ from laggard.simulator.learning.promises import Promise
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, GapAware
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.recording.messages import Record
-from laggard.simulator.testing.trial import Bowl, trial_of
+from laggard.simulator.testing.trial import Bowl, fitting, trial_of
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash
@@ -100,7 +100,10 @@ def test_every_method_resumes(name: str) -> None:
     """Runs have two members and Adam or momentum, and are interrupted after 70 % of their updates."""
     trial = trial_of(ALGORITHMS[name], updates=8)
     rates = torch.tensor([[0.02], [0.01]], dtype=torch.float64)
-    rule = Rule(SGD(momentum=0.5) if "pipe" in name else Adam(), lr=rates)
+    rules = [Rule(optimizer, lr=rates) for optimizer in (Adam(), SGD(momentum=0.5), SGD())]
+    if "pipe" in name:
+        rules = rules[1:]
+    rule = fitting(ALGORITHMS[name], rules)
 
     def run(**more: Any) -> Outcome:
         return trial.run(

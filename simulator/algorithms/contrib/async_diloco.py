@@ -1,0 +1,112 @@
+"""Asynchronous DiLoCo: each worker's local steps make an outer step as they arrive."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import NonNegative, Positive, PositiveInt, Range
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.rules.optimizers import zeros
+from laggard.simulator.network.topology import SERVER
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AsyncDiLoCo(Algorithm):
+    """Asynchronous DiLoCo with a delayed momentum: workers never wait for one another.
+
+    After H local steps a worker sends d = w_read - x. The server adds d to a sum D and, with a
+    momentum m of 0 at the start:
+
+    - at every N-th arrival m <- beta m + D / N, w <- w - outer_lr ((1 - c N + c) beta m + d / N),
+      and D <- 0;
+    - at the others w <- w - outer_lr (c beta m + d / N).
+
+    Then it answers the worker with w. With c = 0, N arrivals are together one step of Nesterov's
+    method with the mean of their d. With one worker and N = 1 it is `diloco`. With H = 1, N = 1,
+    plain SGD, outer_lr 1 and no momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
+
+    With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes
+    max(least_steps, floor(H v / max v)) steps, by what the server has seen of the speeds, so that
+    the answers of all take about as long.
+
+    Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3.
+
+    Attributes:
+        local_steps: H, mini-batches of the fastest worker, or of each, from read to answer.
+        outer_lr, outer_momentum: of the server's step; the momentum is beta.
+        momentum_every: N, arrivals from one step of the momentum to the next; P by default.
+        spread: c, the part of the momentum's step that each of the other arrivals makes.
+        dynamic_steps: whether slow workers make fewer steps.
+        least_steps: the fewest that a slow worker makes.
+        grace: seconds after an arrival in which others may arrive before any of them is answered.
+    """
+
+    rule: Rule
+    local_steps: PositiveInt = field(default=8, kw_only=True)
+    outer_lr: Positive = field(default=0.7, kw_only=True)
+    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
+    momentum_every: PositiveInt | None = field(default=None, kw_only=True)
+    spread: Annotated[float, Range(least=0, most=1)] = field(default=0.0, kw_only=True)
+    dynamic_steps: bool = field(default=False, kw_only=True)
+    least_steps: PositiveInt = field(default=1, kw_only=True)
+    grace: NonNegative = field(default=0.0, kw_only=True)
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the workers' own, who have whole models
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the worker
+        state = self.rule.init(node.weights, replicas=node.workers)
+        while True:
+            _, (read, steps) = yield node.receive()
+            model, gradients, began = read, list[GradientPromise](), node.now
+            for _ in range(steps):
+                gradient = yield node.compute(model, read)
+                model, state = self.rule.update(model, [gradient], state)
+                gradients.append(gradient)
+            speed = steps / max(node.now - began, 1e-12)
+            node.send(SERVER, (read - model, gradients, speed))
+
+    def server(self, node: Node) -> Role:
+        momentum = total = zeros(node.weights)
+        speeds = dict[int, float]()  # mini-batches a second, by worker
+        every = self.momentum_every or node.workers
+        while True:
+            arrivals = [(yield node.receive())]
+            if self.grace:
+                yield node.after(self.grace)
+            while self.grace and node.arrived():
+                arrivals.append((yield node.receive()))
+            for worker, content in arrivals:
+                if content is None:  # the worker announces itself
+                    continue
+                change, gradients, speeds[worker] = content
+                total = total + change
+                last = (node.version + 1) % every == 0
+                if last:
+                    momentum = self.outer_momentum * momentum + total / every
+                    total = zeros(total)
+                yield node.work(node.apply_seconds)
+                weights = node.weights + self.step(change, momentum, every, last)
+                node.apply(weights, gradients)
+            for worker, _ in arrivals:
+                node.send(worker, (node.weights, self.steps(worker, speeds)))
+
+    def step(self, change: "Tensor", momentum: "Tensor", every: int, last: bool) -> "Tensor":
+        """The server's step `(ensemble, params)` at one arrival."""
+        part = self.spread
+        if last:
+            part = 1 - self.spread * every + self.spread
+        return (change / every + part * self.outer_momentum * momentum) * -self.outer_lr
+
+    def steps(self, worker: int, speeds: dict[int, float]) -> int:
+        """The local steps that `worker` is to make next."""
+        if not self.dynamic_steps or worker not in speeds:
+            return self.local_steps
+        share = speeds[worker] / max(speeds.values())
+        return max(self.least_steps, int(self.local_steps * share + 1e-9))  # 0.3 / 0.1 < 3

@@ -1,0 +1,113 @@
+"""Local steps between averages by a collective, without a server."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.collectives.reducing import Reducing
+from laggard.simulator.algorithms.collectives.schedule import known
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import Positive, PositiveInt, Range
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LocalAllReduce(Reducing):
+    """Local SGD by all-reduce: the nodes average their models by a collective after H local steps.
+
+    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i at every node, where node i
+    learns from n_i samples and n = sum_i n_i; with `weighting: equal` each of P nodes counts 1/P.
+    An update is a round; staleness 0. Models are equal after every update, bit for bit. It is
+    `local_sgd` without a server, and with H = 1, equal weights and a rule that is linear in the
+    gradient (SGD, momentum, Nesterov) `all_reduce`.
+
+    A round takes H t_c and one collective: on a ring, for P equal nodes, N bytes, latency alpha and
+    beta seconds a byte, H t_c + 2 (P - 1) alpha + 2 ((P - 1) / P) N beta. All wait for the slowest.
+    A node keeps the state of its optimiser from one round to the next. After a crash the round
+    under way is lost; a node that lacked only the sum takes the state of one that had it.
+
+    Source: McMahan et al. (2017), arXiv 1602.05629; Lin et al. (2020), arXiv 1808.07217, by
+    all-reduce.
+
+    Attributes:
+        local_steps: H, mini-batches of each node from one average to the next.
+        weighting: how much a node counts in the average: by its number of samples, or equally.
+        reset: whether the nodes' optimisers reset their buffers at every average.
+    """
+
+    only_collectives: ClassVar[bool] = True
+
+    local_steps: PositiveInt = field(default=8, kw_only=True)
+    weighting: Literal["samples", "equal"] = field(default="samples", kw_only=True)
+    reset: bool = field(default=False, kw_only=True)
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the nodes' own, who have whole models
+
+    def worker(self, node: Node) -> Role:
+        reduce, params = self.collective_of(node.group_size).reduce, node.weights.shape[1]
+        inner, outer = node.state or (
+            self.rule.init(node.weights, replicas=node.workers),
+            self.outer().init(node.weights),
+        )
+        share = 1 / len(node.members)
+        if self.weighting == "samples":
+            share = node.sample_share
+        while True:
+            model = read = node.weights
+            gradients = list[GradientPromise]()
+            if self.reset:
+                fresh = self.rule.init(read, replicas=node.workers)
+                inner = fresh._replace(progress=inner.progress)
+            for _ in range(self.local_steps):
+                gradient = yield node.compute(model, read)
+                model, inner = self.rule.update(model, [gradient], inner)
+                gradients.append(gradient)
+            total = yield from reduce(node, known(share * model), params, node.version)
+            weights, outer = self.merge(read, total.value, outer)
+            node.apply(weights, gradients, (inner, outer))
+
+    def outer(self) -> Rule:
+        """The rule of the common model."""
+        return Rule(lr=1.0)
+
+    def merge(
+        self, weights: "Tensor", average: "Tensor", state: RuleState
+    ) -> "tuple[Tensor, RuleState]":
+        """The next common model `(ensemble, params)`, and its rule's state."""
+        return average, state
+
+
+@dataclass(frozen=True)
+class DiLoCoAllReduce(LocalAllReduce):
+    """DiLoCo by all-reduce: the average of the models is used as a gradient by an outer optimiser.
+
+    d = w - sum_i (n_i / n) x_i after H steps of each node, then at every node w <- outer step along
+    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). Else as
+    `local_all_reduce`, which it is with SGD, outer_lr 1 and no momentum; and `diloco` without a
+    server.
+
+    Attributes:
+        outer_lr, outer_momentum: of the outer optimiser.
+        outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
+
+    Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1.
+    """
+
+    outer_lr: Positive = field(default=0.7, kw_only=True)
+    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
+    outer_optimizer: Literal["nesterov", "sgd"] = field(default="nesterov", kw_only=True)
+
+    def outer(self) -> Rule:
+        if self.outer_optimizer == "nesterov":
+            return Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
+        return Rule(SGD(momentum=self.outer_momentum), lr=self.outer_lr)
+
+    def merge(
+        self, weights: "Tensor", average: "Tensor", state: RuleState
+    ) -> "tuple[Tensor, RuleState]":
+        return self.outer().step(weights, weights - average, state, epochs=0.0)

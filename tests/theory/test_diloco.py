@@ -1,0 +1,159 @@
+"""Local steps between averages by a collective, and outer steps that nobody waits for."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, Network, Outcome, Rule, Stop, simulate
+from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.slowdowns import Factor
+from tests.theory.statements import close, equal, same
+from tests.theory.trials import LINEAR, ONE, RULES, UNEVEN, every, method
+
+STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
+
+
+class UnevenShards(Quadratic):
+    """Workers with optima of their own, and 10, 20, 30, .. samples."""
+
+    def samples(self, rank: int) -> int:
+        return 10 * (rank + 1)
+
+
+def shards() -> UnevenShards:
+    return UnevenShards(shift=[0.0, 1.0, 5.0], noise=0.1, dtype=torch.float64)
+
+
+def run(name: str, cluster: Cluster | None = None, updates: int = 12, **settings: Any) -> Outcome:
+    algorithm = method(name, Rule(lr=0.1), local_steps=4, **settings)
+    return simulate(cluster or Cluster(3), algorithm, shards(), stop=Stop(updates=updates))
+
+
+@pytest.mark.parametrize(
+    ("collective", "served"),
+    [("local_all_reduce", "local_sgd"), ("diloco_all_reduce", "diloco")],
+)
+def test_average_by_a_collective_is_that_of_a_server(collective: str, served: str) -> None:
+    """Also where nodes learn from different numbers of samples, and with every optimiser."""
+    for weighting in ("samples", "equal"):
+        one, other = (run(name, weighting=weighting).weights for name in (collective, served))
+        close(f"{collective} = {served}, weighting {weighting}", one, other, source=DOUILLARD)
+    one, other = (every(UNEVEN, name, local_steps=3) for name in (collective, served))
+    close(f"{collective} = {served}, every optimiser", one, other, source=DOUILLARD)
+
+
+def test_one_local_step_is_all_reduce() -> None:
+    """For rules that are linear in the gradient, means of models and of gradients are one."""
+    one = every(UNEVEN, "local_all_reduce", rules=LINEAR, local_steps=1)
+    other = every(UNEVEN, "all_reduce", rules=LINEAR)
+    close("local_all_reduce, H = 1 = all_reduce, linear rules", one, other, source=STICH)
+
+
+def test_round_is_local_steps_and_one_collective() -> None:
+    """Of nodes that are equally fast."""
+    network = Network(bandwidth=4e6, latency=0.5, message_bytes=4e6)
+    cluster = Cluster(3, Constant(1.0), network=network)
+    outcome = run("diloco_all_reduce", cluster, updates=5)
+    ring = 2 * 2 * 0.5 + 2 * (2 / 3) * 1.0
+    text = "diloco_all_reduce, ring: H t_c + 2 (P - 1) alpha + 2 ((P - 1) / P) N beta"
+    equal(text, 5 * (4 * 1.0 + ring), outcome.progress.time, source="derived")
+
+
+def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], list[Any]]:
+    """The changes that reach the server, and its weights after each."""
+    changes: list[Any] = []
+    weights: list[Any] = []
+
+    def observe(simulation: Simulation) -> None:
+        apply = simulation.nodes[-1].apply
+
+        def note(updated: Any, *given: Any) -> None:
+            apply(updated, *given)
+            weights.append(updated)
+
+        simulation.nodes[-1].apply = note  # type: ignore[method-assign, assignment]
+        for node in simulation.nodes.values():
+            if node.rank >= 0:
+                node.send = sending(node.send, changes)  # type: ignore[method-assign]
+
+    algorithm = method(name, Rule(lr=0.1), local_steps=4, **settings)
+    task = shards_of(workers)
+    simulate(UNEVEN, algorithm, task, stop=Stop(updates=24), observe=observe)
+    return changes, weights
+
+
+def shards_of(workers: int) -> Quadratic:
+    return Quadratic(shift=list(range(workers)), noise=0.1, dtype=torch.float64)
+
+
+def sending(send: Any, changes: list[Any]) -> Any:
+    """A worker's `send`, with the changes in its messages noted in the order of sending."""
+
+    def noted(receiver: int, content: Any, *given: Any, **named: Any) -> Any:
+        if content is not None:
+            changes.append(content[0])
+        return send(receiver, content, *given, **named)
+
+    return noted
+
+
+def test_arrivals_are_together_a_step_of_nesterov() -> None:
+    """With c = 0, after every N arrivals the weights are those of Nesterov's step with their mean,
+    however stale they are.
+    """
+    changes, weights = arrivals_of("async_diloco", 4, outer_lr=0.7, outer_momentum=0.9)
+    momentum = torch.zeros(1, 1, dtype=torch.float64)
+    expected = shards_of(4).start([0])
+    means = []
+    for first in range(0, 24, 4):
+        mean = torch.stack(changes[first : first + 4]).mean(0)
+        momentum = 0.9 * momentum + mean
+        expected = expected - 0.7 * (mean + 0.9 * momentum)
+        means.append(expected)
+    text = "async_diloco, c = 0: N arrivals = Nesterov's step with their mean"
+    close(text, weights[3::4], means, source=LIU)
+
+
+def test_one_worker_and_every_arrival_is_diloco() -> None:
+    one = every(ONE, "async_diloco", local_steps=3, momentum_every=1)
+    other = every(ONE, "diloco", local_steps=3)
+    same("async_diloco, P = N = 1, = diloco, every optimiser", one, other, source=LIU)
+
+
+def test_single_steps_without_momentum_are_asynchronous_sgd() -> None:
+    sgd = RULES[:1]
+    plain = {"momentum_every": 1, "outer_lr": 1.0, "outer_momentum": 0.0}
+    one = every(UNEVEN, "async_diloco", rules=sgd, local_steps=1, **plain)
+    other = every(UNEVEN, "async_ps", rules=sgd)
+    close("async_diloco, H = N = 1, outer lr 1, sgd, = async_ps", one, other, source="derived")
+
+
+def test_staleness_is_the_number_of_others() -> None:
+    outcome = run("async_diloco", Cluster(3, Constant(1.0)), updates=60)
+    staleness = outcome.updates["staleness"][4 * 3 :]
+    equal("async_diloco, equal speeds: staleness P - 1", 2.0, staleness, source="derived")
+
+
+def test_slow_workers_make_fewer_steps() -> None:
+    """max(H_min, floor(H v / max v)), so that answers of all take about as long."""
+    cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(2, factor=3.0), Factor(1, factor=30.0)])
+    algorithm = method("async_diloco", Rule(), local_steps=16, dynamic_steps=True, least_steps=2)
+    outcome = simulate(cluster, algorithm, stop=Stop(time=3000.0))
+    rows = outcome.updates
+    for worker, expected in enumerate((16, 2, 5)):
+        versions = rows["version"][rows["worker"] == worker]
+        steps = np.unique(versions, return_counts=True)[1][1:]
+        text = f"async_diloco, dynamic steps, H 16, speed 1 : 1/30 : 1/3, worker {worker}"
+        equal(text, expected, steps, source=LIU)
+
+
+def test_grace_answers_those_that_arrive_together() -> None:
+    """Within the grace all arrivals are applied before any worker is answered."""
+    cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(1, factor=1.05)])
+    outcome = run("async_diloco", cluster, updates=30, grace=0.5)
+    read = outcome.updates["version_read"]
+    equal("async_diloco, grace: all read after all were applied", 0.0, read % 3, source=LIU)
