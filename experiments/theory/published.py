@@ -16,7 +16,7 @@ from laggard.experiments.config.load import load
 from laggard.simulator import simulate
 
 Labels = tuple[str, ...]
-REPORTED = "reported"
+REPORTED, COMPUTING = "reported", "share of time computing"
 
 
 class Published(NamedTuple):
@@ -49,6 +49,8 @@ def published() -> Mapping[str, Published]:
 
 def simulated_figure(run: RunSpec, unit: str) -> float:
     """The figure of a run, in the unit of the measurement."""
+    if unit == COMPUTING:
+        return share_computing(run)
     seconds = step_seconds(run)
     if unit == "ms":
         return 1e3 * seconds
@@ -116,3 +118,12 @@ def step_seconds(run: RunSpec) -> float:
     updates = simulate(**run.arguments()).updates
     starts = np.unique(updates["started"])
     return float(starts[-1] - starts[-2])
+
+
+def share_computing(run: RunSpec) -> float:
+    """The share of a round of local steps in which worker 0 computes, in a run of equal rounds."""
+    updates = simulate(**run.arguments()).updates
+    steps: int = run.config.algorithm.build(run.config.cluster.workers).local_steps
+    starts = np.sort(updates["started"][updates["worker"] == 0])
+    computing: float = steps * run.config.cluster.compute.mean
+    return computing / float(starts[-1] - starts[-1 - steps])
