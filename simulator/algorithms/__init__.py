@@ -13,6 +13,7 @@ from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
 from laggard.simulator.algorithms.contrib.ringleader import Ringleader
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
+from laggard.simulator.algorithms.contrib.streaming_diloco import StreamingDiLoCo
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
@@ -54,6 +55,7 @@ ALGORITHMS: dict[str, type] = {
     "async_diloco": AsyncDiLoCo,
     "local_all_reduce": LocalAllReduce,
     "diloco_all_reduce": DiLoCoAllReduce,
+    "streaming_diloco": StreamingDiLoCo,
     "easgd": EASGD,
     # clients that a server asks
     "fedavg": FedAvg,
@@ -117,6 +119,7 @@ __all__ = [
     "Ringmaster",
     "Scaffold",
     "SoftSync",
+    "StreamingDiLoCo",
     "SyncPS",
     "SyncReplicas",
 ]

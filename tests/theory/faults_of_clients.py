@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from laggard.simulator.algorithms import clients, local_all_reduce
-from laggard.simulator.algorithms.contrib import async_diloco, fedavg, fedbuff
+from laggard.simulator.algorithms.contrib import async_diloco, fedavg, fedbuff, streaming_diloco
 from laggard.simulator.learning.weights import total
 from tests.faults import Replaced, settings
 from tests.theory import test_clients, test_diloco
@@ -66,6 +66,18 @@ CLIENTS = {
             async_diloco.AsyncDiLoCo, "steps", lambda right: lambda self, *_: self.local_steps
         ),
         test_diloco.test_slow_workers_make_fewer_steps,
+    ),
+    "a streaming node keeps nothing of its own": (
+        Replaced(streaming_diloco.StreamingDiLoCo, "worker", settings(keep=lambda self: 0.0)),
+        test_diloco.test_streaming_keeps_a_part_of_a_node_s_own_fragment,
+    ),
+    "a streaming node merges a step late": (
+        Replaced(
+            streaming_diloco.StreamingDiLoCo,
+            "worker",
+            settings(overlap=lambda self: self.overlap + 1),
+        ),
+        partial(test_diloco.test_streaming_hides_messages_behind_local_steps, 0),
     ),
     "an outer step away from the average": (
         Replaced(local_all_reduce.DiLoCoAllReduce, "merge", outer_gradient_reversed),

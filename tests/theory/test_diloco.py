@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Network, Outcome, Rule, Stop, simulate
+from laggard.simulator import Cluster, Network, Outcome, Record, Rule, Stop, simulate
 from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
@@ -15,6 +15,7 @@ from tests.theory.statements import close, equal, same
 from tests.theory.trials import LINEAR, ONE, RULES, UNEVEN, every, method
 
 STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
+STREAM = "Douillard et al. (2025)"
 
 
 class UnevenShards(Quadratic):
@@ -157,3 +158,50 @@ def test_grace_answers_those_that_arrive_together() -> None:
     outcome = run("async_diloco", cluster, updates=30, grace=0.5)
     read = outcome.updates["version_read"]
     equal("async_diloco, grace: all read after all were applied", 0.0, read % 3, source=LIU)
+
+
+def test_streaming_one_fragment_is_diloco() -> None:
+    """Without overlap and without a part of its own, a node takes the average as it is."""
+    one = every(UNEVEN, "streaming_diloco", local_steps=4, fragments=1)
+    other = every(UNEVEN, "diloco_all_reduce", local_steps=4, weighting="equal")
+    close(
+        "streaming_diloco, F = 1, = diloco_all_reduce, every optimiser", one, other, source=STREAM
+    )
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 2])
+def test_streaming_hides_messages_behind_local_steps(overlap: int) -> None:
+    """H steps take H t_c + F max(0, T_f - overlap t_c), and N bytes a node once in H steps."""
+    network = Network(bandwidth=1.0, message_bytes=4.0)
+    algorithm = method("streaming_diloco", Rule(), local_steps=16, fragments=4, overlap=overlap)
+    cluster = Cluster(4, Constant(1.0), network=network)
+    record = Record(messages=True)
+    outcome = simulate(cluster, algorithm, stop=Stop(updates=40), record=record)
+    fragment_seconds = 2 * (3 / 4) * 1.0
+    expected = 16 + 4 * max(0.0, fragment_seconds - overlap)
+    starts = np.unique(outcome.updates["started"][outcome.updates["worker"] == 0])
+    text = f"streaming_diloco, overlap {overlap}: seconds of H steps"
+    # the last steps of a run may lack a merge
+    equal(text, expected, starts[96] - starts[80], source="derived")
+    log = outcome.message_log
+    assert log is not None
+    total = log["bytes"][log["status"] == "delivered"].sum()
+    text = "streaming_diloco: bytes of a node in H steps, 2 ((P - 1) / P) N"
+    equal(text, 2 * (3 / 4) * 4.0, total / 4 / (40 / 4), source="derived", rtol=0.02)
+
+
+def test_streaming_keeps_a_part_of_a_node_s_own_fragment() -> None:
+    """One node, no momentum: X <- X - outer_lr (X - x), and x <- keep x + (1 - keep) X."""
+    settings = {"outer_lr": 0.5, "outer_momentum": 0.0, "keep": 0.25}
+    algorithm = method("streaming_diloco", Rule(lr=0.1), local_steps=3, fragments=1, **settings)
+    task = Quadratic(noise=0.0, initial=1.0, dtype=torch.float64)
+    outcome = simulate(ONE, algorithm, task, stop=Stop(updates=5))
+    own = common = 1.0
+    for _ in range(5):
+        for _ in range(3):
+            own -= 0.1 * own
+        common -= 0.5 * (common - own)
+        own = 0.25 * own + 0.75 * common
+    equal(
+        "streaming_diloco, P = 1: keep", common, outcome.weights.item(), source=STREAM, rtol=1e-12
+    )

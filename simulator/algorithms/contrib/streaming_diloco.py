@@ -1,0 +1,143 @@
+"""Streaming DiLoCo: one fragment of the model is averaged at a time, while local steps go on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Annotated
+
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.collectives.reducing import Reducing
+from laggard.simulator.algorithms.collectives.schedule import known
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Range,
+)
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Nesterov, Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DUE, MERGED = "due", "merged"
+"""Tags inside a node: a fragment that is to be averaged, and one that has been."""
+
+
+@dataclass(frozen=True)
+class StreamingDiLoCo(Reducing):
+    """Streaming DiLoCo: every H / F steps one of F fragments is averaged, while nodes compute on.
+
+    After each (H / F)-th step the nodes sum the next fragment p of their models x_i by a
+    collective, and make an outer step of Nesterov's method on the global model X:
+    d = X^p - (1/P) sum_i x_i^p, b <- momentum b + d, X^p <- X^p - outer_lr (d + momentum b). After
+    `overlap` more steps each node merges it: x_i^p <- keep x_i^p + (1 - keep) X^p, and waits for it
+    if it is not there. With one fragment, no overlap and keep 0 it is `diloco_all_reduce` with
+    equal weights.
+
+    An update is an average of one fragment; a gradient counts for the first that follows it. In H
+    steps a node sends as much as for one average of the whole model, N / F at a time. For equal
+    nodes with t_c seconds a mini-batch and T_f seconds a collective of one fragment, H steps take
+    H t_c + F max(0, T_f - overlap t_c), as long as each fragment is merged before the next is due.
+
+    The fragments are equal parts of the parameters, side by side. Messages have 32 bits a
+    parameter.
+
+    Source: Douillard et al. (2025), arXiv 2501.18512, algorithm 2.
+
+    Attributes:
+        local_steps: H, mini-batches from one average of a fragment to the next; a multiple of F.
+        fragments: F, parts into which the model is cut.
+        overlap: mini-batches of a node between the sum of a fragment and its merge.
+        keep: the share of its own fragment that a node keeps.
+        outer_lr, outer_momentum: of the outer step.
+    """
+
+    local_steps: PositiveInt = field(default=32, kw_only=True)
+    fragments: PositiveInt = field(default=4, kw_only=True)
+    overlap: NonNegativeInt = field(default=0, kw_only=True)
+    keep: Annotated[float, Range(least=0, below=1)] = field(default=0.0, kw_only=True)
+    outer_lr: Positive = field(default=0.7, kw_only=True)
+    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local_steps % self.fragments:
+            expected = f"a multiple of fragments = {self.fragments}"
+            raise InvalidSettingError("StreamingDiLoCo", "local_steps", expected, self.local_steps)
+        if self.overlap > self.period:
+            expected = f"at most local_steps / fragments = {self.period}: one fragment at a time"
+            raise InvalidSettingError("StreamingDiLoCo", "overlap", expected, self.overlap)
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        if self.on_crash != "stall":
+            expected = "stall: fragments of different ages cannot begin anew together"
+            raise InvalidSettingError("StreamingDiLoCo", "on_crash", expected, self.on_crash)
+
+    @property
+    def period(self) -> int:
+        """The mini-batches from one fragment to the next."""
+        return self.local_steps // self.fragments
+
+    def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
+        return {rank: [self.worker, self.exchange] for rank in range(workers)}
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the nodes' own, who have whole models
+
+    def columns(self, node: Node, fragment: int) -> slice:
+        """The parameters of a fragment."""
+        params = node.weights.shape[1]
+        return slice(params * fragment // self.fragments, params * (fragment + 1) // self.fragments)
+
+    def worker(self, node: Node) -> Role:
+        """Make local steps, hand over a fragment when it is due, and merge it later."""
+        state = self.rule.init(node.weights, replicas=node.workers)
+        model = read = node.weights
+        gradients = list[GradientPromise]()
+        for step in count(1):
+            gradient = yield node.compute(model, read)
+            model, state = self.rule.update(model, [gradient], state)
+            gradients.append(gradient)
+            turn, since = divmod(step, self.period)
+            if since == 0:
+                node.put((turn - 1, model, gradients), tag=DUE)
+                gradients = []
+            if step >= self.period and (step - self.overlap) % self.period == 0:
+                _, (fragment, average) = yield node.receive(tag=MERGED)
+                own = model[:, self.columns(node, fragment)]
+                merged = self.keep * own + (1 - self.keep) * average
+                model = replaced(model, self.columns(node, fragment), merged)
+                read = node.weights
+
+    def exchange(self, node: Node) -> Role:
+        """Average fragments in turn, and make the outer steps."""
+        outer = Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
+        whole = self.collective_of(node.group_size)
+        states = []
+        for fragment in range(self.fragments):
+            states.append(outer.init(node.weights[:, self.columns(node, fragment)]))
+        while True:
+            _, (turn, model, gradients) = yield node.receive(tag=DUE)
+            fragment = turn % self.fragments
+            columns = self.columns(node, fragment)
+            collective = whole.of_bucket(columns, 1 / self.fragments)
+            part, params = known(model[:, columns] / len(node.members)), model.shape[1]
+            total = yield from collective.reduce(node, part, params, turn)
+            anchor = node.weights[:, columns]
+            new, states[fragment] = outer.step(
+                anchor, anchor - total.value, states[fragment], epochs=0.0
+            )
+            node.apply(replaced(node.weights, columns, new), gradients)
+            node.put((fragment, new), tag=MERGED)
+
+
+def replaced(model: "Tensor", columns: slice, part: "Tensor") -> "Tensor":
+    """`model` `(ensemble, params)` with `part` in place of some of its columns."""
+    import torch
+
+    return torch.cat([model[:, : columns.start], part, model[:, columns.stop :]], dim=1)
