@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, Literal
 
+from laggard.simulator.algorithms.averaging import Averaging, combine, tell
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.elastic import Elastic
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.network.mixing import doubly_stochastic
 from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_of_workers
 
 
 @dataclass(frozen=True)
-class DPSGD(Elastic):
+class DPSGD(Averaging, Elastic):
     """Decentralised parallel SGD: a node averages with its neighbours and steps by its gradient.
 
     combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
@@ -37,63 +37,33 @@ class DPSGD(Elastic):
 
     Attributes:
         order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
-        mixing: W by name; it must be doubly stochastic on the graph, or the nodes' mean would not
-            be the average.
     """
 
-    topology: ClassVar[Topology] = Ring()
     one_model: ClassVar[bool] = False
 
-    rule: Rule
     order: Literal["combine_then_adapt", "adapt_then_combine"] = "combine_then_adapt"
-    mixing: Literal["metropolis", "uniform", "weights"] = "metropolis"
-
-    def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
-        return ()
 
     def check(self, cluster: Cluster) -> None:
-        super().check(cluster)
         if self.on_crash == "shrink" and self.mixing != "metropolis":
             expected = "metropolis where on_crash is shrink: it is doubly stochastic on any nodes"
             raise InvalidSettingError("DPSGD", "mixing", expected, self.mixing)
-        graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)
-        if not doubly_stochastic(self.mixing, graph, cluster.workers):
-            expected = (
-                "one that is doubly stochastic on this graph, as metropolis on an undirected "
-                "one; or use sgp"
-            )
-            raise InvalidSettingError("DPSGD", "mixing", expected, self.mixing)
+        super().check(cluster)
 
     def worker(self, node: Node) -> Role:
         combine_first = self.order == "combine_then_adapt"
         state = node.state or self.rule.init(node.weights, replicas=node.workers)
         for step in count():
+            mixing = node.mixing(self.mixing, step)
             if combine_first:  # the messages travel while the gradient is computed
-                self.tell(node, step)
+                tell(node, step, mixing, node.weights)
             gradient = yield node.compute(node.weights)
             if combine_first:
-                yield from self.combine(node, step)
+                (node.weights,) = yield from combine(node, step, mixing, node.weights)
             weights, state = self.rule.update(node.weights, [gradient], state)
             node.apply(weights, [gradient], state)
             if not combine_first:
-                self.tell(node, step)
-                yield from self.combine(node, step)
-
-    def tell(self, node: Node, step: int) -> None:
-        """Send the model to the neighbours, tagged by step: a fast neighbour may be one ahead."""
-        for peer in node.out_peers(step):
-            node.send(peer, node.weights, tag=step)
-
-    def combine(self, node: Node, step: int) -> Role:
-        """Wait for the neighbours' models, and average: x_i <- W_ii x_i + sum_j W_ij x_j."""
-        mixing, theirs = node.mixing(self.mixing, step), {}
-        for _ in mixing.into:
-            peer, theirs[peer] = yield node.receive(tag=step)
-        node.weights = sum(
-            (weight * theirs[peer] for peer, weight in mixing.into.items()),
-            mixing.own * node.weights,
-        )
+                tell(node, step, mixing, node.weights)
+                (node.weights,) = yield from combine(node, step, mixing, node.weights)
 
 
 ASK, ANSWER = "may we average?", "yes"
