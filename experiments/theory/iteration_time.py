@@ -100,7 +100,8 @@ def seconds_theory(result: Result) -> float | None:
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); any H: see `OverlapSGP`;
                                  fifo, or fair where no two messages share a card
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta)
-    the same, adapting first     t_c + alpha + 2 N beta
+    the same, adapting first     t_c + alpha + 2 N beta; so do d2 and qg_dsgdm
+    gradient_tracking, likewise  t_c + alpha + 4 N beta
     p3, fair                     its recursion over the layers (`communication`)
     priority_all_reduce          the same, where the first node ends a collective with the last
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
@@ -117,7 +118,8 @@ def seconds_theory(result: Result) -> float | None:
     async_ps, soft_sync          K / sum_i mu_i; workers' rates add up, K gradients an update
     adpsgd, adpsgd_overlap       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential
-    dpsgd, sgp, osgp             max_i X_i, if times are constant: all wait for the slowest
+    dpsgd, sgp, osgp             max_i X_i, if times are constant: all wait for the slowest; so do
+                                 gradient_tracking, d2, qg_dsgdm, relay_sgd, choco
     local_sgd, diloco            H max_i X_i, if times are constant
     naive, gpipe, 1f1b           max_r T_r (`computation`), if times are constant
     async_pipelines              1 / sum_r (1 / T_r), if times are constant
@@ -221,7 +223,10 @@ def _adpsgd(algorithm: Algorithm, cluster: Cluster) -> float | None:
     return _rate(cluster, cluster.workers)
 
 
-@FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)
+@FREE_SECONDS.of(
+    simulator.DPSGD, simulator.SGP, simulator.OverlapSGP, simulator.GradientTracking, simulator.D2,
+    simulator.QGDSGDm, simulator.RelaySGD, simulator.CHOCO,
+)  # fmt: skip
 def _gossip(algorithm: Algorithm, cluster: Cluster) -> float | None:
     return _slowest(cluster)
 
@@ -332,11 +337,32 @@ def _osgp_cards(algorithm: simulator.OverlapSGP, cluster: Cluster, transfer: flo
 
 @CARD_SECONDS.of(simulator.DPSGD)
 def _dpsgd_cards(algorithm: simulator.DPSGD, cluster: Cluster, transfer: float) -> float | None:
+    messages = _exchange_on_ring(cluster, transfer)
+    if messages is None:
+        return None
+    if algorithm.order == "combine_then_adapt":
+        return max(cluster.compute.mean, messages)
+    return cluster.compute.mean + messages
+
+
+@CARD_SECONDS.of(simulator.D2, simulator.QGDSGDm)
+def _adapting_cards(algorithm: Algorithm, cluster: Cluster, transfer: float) -> float | None:
+    messages = _exchange_on_ring(cluster, transfer)
+    if messages is None:
+        return None
+    return cluster.compute.mean + messages
+
+
+@CARD_SECONDS.of(simulator.GradientTracking)
+def _tracking_cards(
+    algorithm: simulator.GradientTracking, cluster: Cluster, transfer: float
+) -> float | None:
+    return _adapting_cards(algorithm, cluster, 2 * transfer)
+
+
+def _exchange_on_ring(cluster: Cluster, transfer: float) -> float | None:
+    """Seconds in which each node of a ring sends a message to its neighbours; None elsewhere."""
     if not isinstance(cluster.network.topology, Auto | Ring):
         return None
-    t_c = cluster.compute.mean
     peers = min(cluster.workers - 1, 2)
-    messages = _message(cluster, peers * transfer)
-    if algorithm.order == "combine_then_adapt":
-        return max(t_c, messages)
-    return t_c + messages
+    return _message(cluster, peers * transfer)

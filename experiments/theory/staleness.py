@@ -112,7 +112,8 @@ def constant(delay: int) -> Theory:
     simulator.SyncPS, simulator.P3, simulator.KSync, simulator.KBatchSync, simulator.AllReduce,
     simulator.DPSGD, simulator.SGP, simulator.OverlapSGP, simulator.ADPSGD, simulator.OverlapADPSGD,
     simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
-    simulator.OneForwardOneBackward, simulator.PriorityAllReduce,
+    simulator.OneForwardOneBackward, simulator.PriorityAllReduce, simulator.GradientTracking,
+    simulator.D2, simulator.QGDSGDm, simulator.RelaySGD, simulator.MATCHA, simulator.CHOCO,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
     """They apply gradients of the current weights."""

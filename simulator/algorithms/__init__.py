@@ -4,13 +4,19 @@ from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.contrib.async_diloco import AsyncDiLoCo
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
+from laggard.simulator.algorithms.contrib.choco import CHOCO
+from laggard.simulator.algorithms.contrib.d2 import D2
 from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffold
 from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
+from laggard.simulator.algorithms.contrib.gradient_tracking import GradientTracking
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, Malenia
+from laggard.simulator.algorithms.contrib.matcha import MATCHA
 from laggard.simulator.algorithms.contrib.mindflayer import MindFlayer
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
+from laggard.simulator.algorithms.contrib.qg_dsgdm import QGDSGDm
+from laggard.simulator.algorithms.contrib.relay_sgd import RelaySGD
 from laggard.simulator.algorithms.contrib.ringleader import Ringleader
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.contrib.streaming_diloco import StreamingDiLoCo
@@ -71,6 +77,13 @@ ALGORITHMS: dict[str, type] = {
     "adpsgd_overlap": OverlapADPSGD,
     "sgp": SGP,
     "osgp": OverlapSGP,
+    # gossip for data that differ, or on few links
+    "gradient_tracking": GradientTracking,
+    "d2": D2,
+    "qg_dsgdm": QGDSGDm,
+    "relay_sgd": RelaySGD,
+    "matcha": MATCHA,
+    "choco": CHOCO,
     # a model cut into stages
     "naive": Naive,
     "gpipe": GPipe,
@@ -83,8 +96,11 @@ ALGORITHMS: dict[str, type] = {
 __all__ = [
     "ADPSGD",
     "ALGORITHMS",
+    "CHOCO",
+    "D2",
     "DPSGD",
     "EASGD",
+    "MATCHA",
     "P3",
     "SGP",
     "SSP",
@@ -101,6 +117,7 @@ __all__ = [
     "FedBuff",
     "FedProx",
     "GPipe",
+    "GradientTracking",
     "KAsync",
     "KBatchSync",
     "KSync",
@@ -115,6 +132,8 @@ __all__ = [
     "PipeDream",
     "PipeDream2BW",
     "PriorityAllReduce",
+    "QGDSGDm",
+    "RelaySGD",
     "Ringleader",
     "Ringmaster",
     "Scaffold",

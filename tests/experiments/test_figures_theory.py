@@ -221,6 +221,9 @@ FORMS = [
     "algorithm: {name: sgp, overlap: 1}",
     "algorithm: {name: dpsgd, order: adapt_then_combine}",
     "algorithm: {name: dpsgd, order: combine_then_adapt}",
+    "algorithm: d2",
+    "algorithm: qg_dsgdm",
+    "algorithm: gradient_tracking",
 ]
 
 
@@ -438,6 +441,8 @@ STOCHASTIC = [
     ("{name: k_batch_sync, gradients: 3}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
     ("adpsgd", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOW}"),
     ("dpsgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    ("d2", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    ("relay_sgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("sgp", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("{name: osgp, overlap: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     (

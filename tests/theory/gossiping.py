@@ -12,6 +12,7 @@ from laggard.simulator.timing.distributions import Constant
 from tests.theory.trials import batches_of, slope
 
 ASSRAN, LIAN, AD = "Assran et al. (2019)", "Lian et al. (2017)", "Lian et al. (2018)"
+WANG, KOLOSKOVA = "Wang et al. (2019)", "Koloskova et al. (2019)"
 ONE_PEER = Exponential(peers=1)
 ORDERS = ("combine_then_adapt", "adapt_then_combine")
 STARTS = torch.linspace(-1.0, 1.0, 16, dtype=torch.float64)[:, None].exp().expand(16, 5)

@@ -109,10 +109,16 @@ def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form:
     close(f"dpsgd, {name}, P = {P}: X <- {form}", mine, list(X[:, None]), source=LIAN)
 
 
-def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def looped(
+    P: int,
+    steps: int,
+    step: Callable[[Tensor, Tensor], Tensor],
+    starts: Tensor | None = None,
+) -> Tensor:
     """All models `(workers, params)` after so many steps of X <- step(X, gradients)."""
     task = quadratic()
-    X, streams = torch.cat([first_weights(task)] * P), [batches_of(task, rank) for rank in range(P)]
+    X = torch.cat([first_weights(task)] * P) if starts is None else starts
+    streams = [batches_of(task, rank) for rank in range(P)]
     for _ in range(steps):
         gradients = [
             gradient_of(task, x[None], next(own)) for x, own in zip(X, streams, strict=True)

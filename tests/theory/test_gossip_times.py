@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laggard.simulator import Cluster, Network, Stop, simulate
-from laggard.simulator.network.topology import Complete, Exponential, Ring, Topology
+from laggard.simulator import Cluster, Network, Record, Stop, simulate
+from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Topology
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
-from tests.theory.gossiping import AD, ASSRAN, LIAN, ONE_PEER, ORDERS, on
-from tests.theory.statements import equal
+from tests.theory.gossiping import AD, ASSRAN, KOLOSKOVA, LIAN, ONE_PEER, ORDERS, WANG, on
+from tests.theory.statements import equal, mean_is
 from tests.theory.test_networks import either_sharing
-from tests.theory.trials import method, update_times
+from tests.theory.trials import method, quadratic, update_times
 
-ONCE, TWICE = 0.375, 0.625  # alpha + N beta and alpha + 2 N beta, for the cards below
+ONCE = 0.375  # alpha + N beta, for the cards below
 CARDS = {"bandwidth": 12.0, "latency": 0.125, "message_bytes": 3.0}
 PAIRS = dict.fromkeys(("adpsgd", "adpsgd_overlap"), "P - 1 + 1/s")
 STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
@@ -23,6 +23,18 @@ STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
     "sgp, one peer, overlap 1": (ONE_PEER, {"overlap": 1}, "max(t_c, alpha + N beta)"),
     "dpsgd, ring, adapt": (Ring(), {"order": ORDERS[1]}, "t_c + alpha + 2 N beta"),
     "dpsgd, ring, combine": (Ring(), {"order": ORDERS[0]}, "max(t_c, alpha + 2 N beta)"),
+    "gradient_tracking, ring": (Ring(), {}, "t_c + alpha + 4 N beta"),
+    "d2, ring": (Ring(), {}, "t_c + alpha + 2 N beta"),
+    "qg_dsgdm, ring": (Ring(), {}, "t_c + alpha + 2 N beta"),
+    "relay_sgd, chain": (Ring(), {}, "t_c + alpha + 2 N beta"),
+    "choco, top 50 %, ring": (Ring(), {"keep": 0.5}, "t_c + alpha + 2 N beta"),
+    "choco, top 25 %, ring": (Ring(), {"keep": 0.25}, "t_c + alpha + N beta"),
+    "choco, random 50 %, ring": (
+        Ring(),
+        {"keep": 0.5, "compressor": "random_k"},
+        "t_c + alpha + N beta",
+    ),
+    "matcha, ring, c = 1": (Ring(), {"activation": 1.0}, "t_c + alpha + 2 N beta"),
 }
 
 
@@ -32,7 +44,8 @@ STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
 def test_step_time_follows_closed_form(name: str, t_c: float, sharing: str) -> None:
     """A step takes the sum of gradient and messages, or their maximum if they overlap."""
     graph, settings, form = STEPS[name]
-    way = TWICE if "2 N beta" in form else ONCE
+    models = next(count for count in (4, 2, 1) if count == 1 or f"{count} N beta" in form)
+    way = CARDS["latency"] + models * CARDS["message_bytes"] / CARDS["bandwidth"]
     cluster = on(graph, 8, Constant(t_c), **CARDS, sharing=sharing)
     took = update_times(cluster, method(name.split(",")[0], **settings), 20)[3:]
     expected, source = (
@@ -121,3 +134,69 @@ def test_slow_node_delays_synchronous_peers_only(name: str, form: str) -> None:
     expected = P - 1 + 1 / s if name in PAIRS else P / s
     text = f"{name}, P = {P}, one worker {s:g} times slower: speed-up {form}"
     equal(text, expected, (at > 300.5).sum() / 300, source="derived")
+
+
+EDGES: dict[str, tuple[Topology, int, str]] = {
+    "gradient_tracking": (Ring(), 2, "4 E N"),
+    "d2": (Ring(), 1, "2 E N"),
+    "qg_dsgdm": (Ring(), 1, "2 E N"),
+    "relay_sgd": (Graph("star_graph", {"n": 7}), 1, "2 E N"),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_step_sends_its_models_along_every_edge_both_ways(name: str) -> None:
+    """E edges carry a message each way in a step; gradient tracking's has two models."""
+    graph, size, form = EDGES[name]
+    P, steps = 8, 10
+    cluster = on(graph, P, Constant(1.0), latency=0.125, message_bytes=3.0)
+    stop, record = Stop(time=steps * 1.125 + 0.0625), Record(messages=True)
+    log = simulate(cluster, method(name), stop=stop, record=record).message_log
+    assert log is not None
+    edges = P - 1 if name == "relay_sgd" else P
+    text = f"{name}, {type(graph).__name__.lower()}, P = {P}: bytes of a step: {form}"
+    equal(text, 2 * edges * size * 3.0, log["bytes"].sum() / steps, source="derived")
+
+
+def test_matchings_cost_messages_and_seconds_of_active_edges() -> None:
+    """With probability c a step of two nodes has an exchange; the coin says in which steps."""
+    c, coin, steps = 0.3, 7, 400
+    cluster = on(Ring(), 2, Constant(2.0), **CARDS)
+    algorithm = method("matcha", activation=c, coin=coin)
+    took = update_times(cluster, algorithm, steps)
+    active = np.random.default_rng(coin).random(steps) < c
+    text = "matcha, P = 2: seconds of a step: t_c + alpha + N beta where the matching is active"
+    expected = 2.0 + ONCE * np.concatenate([[0.0], active[:-1]])
+    equal(text, 0.0, took - expected, source=WANG)
+    mean_is("matcha, P = 2, 400 steps: t_c + c (alpha + N beta)", 2 + c * ONCE, took, source=WANG)
+    record, stop = Record(messages=True), Stop(time=steps + 0.5)
+    log = simulate(on(Ring(), 8), method("matcha", activation=c), stop=stop, record=record)
+    assert log.message_log is not None
+    flips = np.random.default_rng(0).random((steps, 2)) < c
+    text = "matcha, ring, P = 8: messages of all steps: twice the edges of active matchings"
+    equal(text, 2 * 4 * flips.sum(), len(log.message_log["bytes"]), source=WANG)
+
+
+@pytest.mark.parametrize(
+    ("compressor", "keep", "size", "form"),
+    [
+        ("top_k", 0.2, 2 / 5, "2 k / d"),
+        ("top_k", 0.21, 4 / 5, "2 k / d"),
+        ("top_k", 0.8, 1.0, "1"),
+        ("random_k", 0.2, 1 / 5, "k / d"),
+        ("random_k", 0.75, 4 / 5, "k / d"),
+    ],
+)
+def test_compressed_message_has_bytes_of_what_is_kept(
+    compressor: str, keep: float, size: float, form: str
+) -> None:
+    """Numbers and, for top-k, indices of 32 bits; never more than the whole difference."""
+    P, steps = 8, 10
+    cluster = on(Ring(), P, Constant(1.0), latency=0.125, message_bytes=3.0)
+    algorithm = method("choco", compressor=compressor, keep=keep)
+    stop, record = Stop(time=steps * 1.125 + 0.0625), Record(messages=True)
+    log = simulate(cluster, algorithm, quadratic(), stop=stop, record=record).message_log
+    assert log is not None
+    text = f"choco, {compressor}, {keep:g} of d = 5: bytes of a message: {form} models"
+    equal(text, size * 3.0, log["bytes"], source=KOLOSKOVA)
+    assert len(log["bytes"]) == steps * 2 * P

@@ -9,6 +9,7 @@ import pytest
 from tests.faults import fresh_caches
 from tests.theory.faults_of_clients import CLIENTS
 from tests.theory.faults_of_engine import ENGINE
+from tests.theory.faults_of_gossip import GOSSIP
 from tests.theory.faults_of_nodes import NODES
 from tests.theory.faults_of_pipelines import PIPELINES
 from tests.theory.faults_of_rules import RULES
@@ -20,7 +21,15 @@ FOUND = (AssertionError, RuntimeError, ValueError)
 """How a fault is found: a statement does not hold, or the engine refuses to go on."""
 BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
 """What a fault raises that is itself broken."""
-FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **CLIENTS, **NODES, **PIPELINES, **ENGINE}
+FAULTS: dict[str, tuple[Any, ...]] = {
+    **RULES,
+    **SERVERS,
+    **CLIENTS,
+    **NODES,
+    **GOSSIP,
+    **PIPELINES,
+    **ENGINE,
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)

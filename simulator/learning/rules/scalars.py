@@ -60,6 +60,13 @@ def complement(scalar: Scalar) -> Scalar:
     return rest
 
 
+def reciprocal(scalar: Scalar) -> Scalar:
+    """1 / scalar, or 0 where it is 0."""
+    if isinstance(scalar, NUMBER):
+        return 1 / scalar if scalar else 0.0
+    return (1 / scalar).where(scalar != 0, 0.0)
+
+
 def sqrt(scalar: Scalar) -> Scalar:
     """The square root of a scalar of either kind."""
     if isinstance(scalar, NUMBER):

@@ -19,15 +19,16 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import Complete, Ring, Star
 
 COLLECTIVES = ["naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"]
+ON_ANY_GRAPH = {
+    *("dpsgd", "adpsgd", "adpsgd_overlap", "sgp", "osgp"),
+    *("gradient_tracking", "d2", "qg_dsgdm", "relay_sgd", "matcha", "choco"),
+}
 SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in COLLECTIVES)]
 
 
 @pytest.mark.parametrize("workers", [5, 8])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize(
-    "method",
-    sorted(set(ALGORITHMS) - {"delayed", "dpsgd", "adpsgd", "adpsgd_overlap", "sgp", "osgp"}),
-)
+@pytest.mark.parametrize("method", sorted(set(ALGORITHMS) - ON_ANY_GRAPH - {"delayed"}))
 def test_method_sends_along_its_links_alone(method, settings, workers):
     recipe = ALGORITHMS[method]
     if not set(settings) <= set(recipe.__dataclass_fields__):

@@ -1,0 +1,207 @@
+"""Faults of gossip for data that differ, of random matchings and of relayed sums."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from laggard.simulator.algorithms import averaging, gossip
+from laggard.simulator.algorithms.contrib import choco, d2, matcha, qg_dsgdm, relay_sgd
+from laggard.simulator.learning.rules import SGD
+from laggard.simulator.learning.rules.rule import Rule
+from tests.faults import Replaced, settings
+from tests.theory import test_gossip_data, test_gossip_times
+from tests.theory.faults_of_nodes import OTHER_ORDER, without_itself
+
+
+def as_dpsgd(order: str) -> Callable[[Any], Any]:
+    """The nodes of D-PSGD in the place of others."""
+    return lambda right: lambda self, node: gossip.DPSGD(self.rule, order).worker(node)  # type: ignore[arg-type]
+
+
+def with_estimates(change: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Averages in which `change(own, mean)` stands for what is averaged beside the model."""
+
+    def wrong(right: Any) -> Any:
+        def average(self: Any, node: Any, step: int, *models: Any) -> Any:
+            mean, *means = yield from right(self, node, step, *models)
+            return [mean, *map(change, models[1:], means)]
+
+        return average
+
+    return wrong
+
+
+def one_model(right: Any) -> Any:
+    """Messages that take the time of one model, whatever they carry."""
+
+    def tell(node: Any, step: int, mixing: Any, *models: Any, size: float = 1.0) -> None:
+        right(node, step, mixing, *models, size=size / len(models))
+
+    return tell
+
+
+def with_own_zero(right: Any) -> Any:
+    """Messages that have twice what the sender adds to its own copy."""
+
+    def tell(node: Any, step: int, mixing: Any, *models: Any, size: float = 1.0) -> None:
+        right(node, step, mixing, *(2 * model for model in models), size=size)
+
+    return tell
+
+
+def relaying(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Nodes that relay `change(received)` in the place of what they received."""
+
+    def wrong(right: Any) -> Any:
+        def relay(self: Any, node: Any, step: int, weights: Any, received: Any) -> Any:
+            return right(self, node, step, weights, change(received))
+
+        return relay
+
+    return wrong
+
+
+def to_everybody(received: Any) -> Any:
+    """What was received as if from nobody: it is sent back to where it came from."""
+    return {-1 - peer: sums for peer, sums in received.items()}
+
+
+minimum = test_gossip_data.test_corrected_gossip_reaches_minimum_of_mean_loss
+loop = test_gossip_data.test_models_match_loop_over_matrices
+GOSSIP: dict[str, tuple[Any, ...]] = {
+    "gradient tracking averages no estimates": (
+        Replaced(averaging.Averaging, "average", with_estimates(lambda own, mean: own)),
+        partial(minimum, "gradient_tracking", "ring"),
+    ),
+    "estimates shrink in every average": (
+        Replaced(averaging.Averaging, "average", with_estimates(lambda own, mean: 0.99 * mean)),
+        partial(test_gossip_data.test_estimates_sum_to_gradients, "ring"),
+    ),
+    "gradient tracking's messages have one model": (
+        Replaced(averaging, "tell", one_model),
+        partial(
+            test_gossip_times.test_step_time_follows_closed_form,
+            "gradient_tracking, ring",
+            2.0,
+            "fair",
+        ),
+    ),
+    "gradient tracking sends estimates for nothing": (
+        Replaced(averaging, "tell", one_model),
+        partial(
+            test_gossip_times.test_step_sends_its_models_along_every_edge_both_ways,
+            "gradient_tracking",
+        ),
+    ),
+    "D2 forgets what averages have changed": (
+        Replaced(d2.D2, "worker", as_dpsgd("adapt_then_combine")),
+        partial(minimum, "d2, W", "ring"),
+    ),
+    "D2 is lazy where it should not be": (
+        Replaced(d2.D2, "worker", settings(lazy=lambda self: not self.lazy)),
+        partial(loop, "d2, W", "ring"),
+    ),
+    "a schedule is ignored": (
+        Replaced(Rule, "rate", lambda right: lambda self, state: self.lr),
+        partial(test_gossip_data.test_sum_of_models_moves_by_gradients_at_rate_of_schedule, 20.0),
+    ),
+    "nodes average without themselves": (
+        Replaced(averaging, "combine", without_itself),
+        partial(test_gossip_data.test_complete_graph_equals_server, "d2"),
+    ),
+    "D-PSGD's bias is that of the other order": (
+        Replaced(gossip.DPSGD, "worker", settings(order=lambda self: OTHER_ORDER[self.order])),
+        partial(test_gossip_data.test_averages_of_models_have_bias_of_closed_form, "wheel"),
+    ),
+    "quasi-global momentum adapts after it combined": (
+        Replaced(qg_dsgdm.QGDSGDm, "worker", as_dpsgd("combine_then_adapt")),
+        partial(test_gossip_data.test_no_momentum_equals_dpsgd, "decay unset"),
+    ),
+    "quasi-global momentum is each node's own": (
+        Replaced(qg_dsgdm.QGDSGDm, "worker", as_dpsgd("adapt_then_combine")),
+        partial(loop, "qg_dsgdm, mu = b", "ring"),
+    ),
+    "quasi-global momentum is not divided by the rate": (
+        Replaced(qg_dsgdm, "reciprocal", lambda right: lambda rate: 1.0),
+        partial(loop, "qg_dsgdm, mu = b", "ring"),
+    ),
+    "mu is always b": (
+        Replaced(qg_dsgdm.QGDSGDm, "worker", settings(decay=lambda self: None)),
+        partial(loop, "qg_dsgdm, mu = .6, b = .9", "ring"),
+    ),
+    "sums are sent back to where they came from": (
+        Replaced(relay_sgd.RelaySGD, "relay", relaying(to_everybody)),
+        partial(test_gossip_data.test_relayed_constants_have_exact_mean_after_diameter, "path"),
+    ),
+    "nodes relay nothing": (
+        Replaced(relay_sgd.RelaySGD, "relay", relaying(lambda received: {})),
+        partial(test_gossip_data.test_relayed_models_are_late_by_distance, "path", False),
+    ),
+    "relayed sums miss the node's own model": (
+        Replaced(
+            relay_sgd,
+            "add_received",
+            lambda right: lambda weights, received: right(0 * weights, received),
+        ),
+        partial(minimum, "relay_sgd", "path"),
+    ),
+    "each node has a coin of its own": (
+        Replaced(
+            matcha.MATCHA,
+            "worker",
+            lambda right: lambda self, node: right(replace(self, coin=node.rank), node),
+        ),
+        partial(test_gossip_data.test_mean_matrix_is_identity_less_share_of_laplacian, "ring"),
+    ),
+    "a matching is active with probability 1 - c": (
+        Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: 1 - self.activation)),
+        partial(test_gossip_data.test_mean_matrix_is_identity_less_share_of_laplacian, "wheel"),
+    ),
+    "matchings have half their weight": (
+        Replaced(matcha.MATCHA, "worker", settings(weight=lambda self: self.weight / 2)),
+        test_gossip_data.test_all_matchings_equal_dpsgd,
+    ),
+    "the default weight is that of no random matching": (
+        Replaced(matcha, "best_weight", lambda right: lambda graph, P, c: right(graph, P, 1.0)),
+        partial(test_gossip_data.test_default_weight_minimises_bound_on_distances, "ring", 0.5),
+    ),
+    "all matchings are always active": (
+        Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: 1.0)),
+        test_gossip_times.test_matchings_cost_messages_and_seconds_of_active_edges,
+    ),
+    "top-k keeps the smallest numbers": (
+        Replaced(
+            choco,
+            "top_k",
+            lambda right: lambda values, k: values - right(values, values.shape[1] - k),
+        ),
+        partial(loop, "choco, top 2 of 5, gamma .4", "ring"),
+    ),
+    "what is sent is not added to the node's own copy": (
+        Replaced(choco, "tell", with_own_zero),
+        partial(test_gossip_data.test_compressed_gossip_conserves_sum, "top_k"),
+    ),
+    "compressed messages cost whole models": (
+        Replaced(choco.CHOCO, "size", lambda right: lambda self, params: 1.0),
+        partial(
+            test_gossip_times.test_compressed_message_has_bytes_of_what_is_kept,
+            "top_k",
+            0.2,
+            2 / 5,
+            "",
+        ),
+    ),
+    "gamma is always 1": (
+        Replaced(choco.CHOCO, "worker", settings(consensus=lambda self: 1.0)),
+        partial(loop, "choco, top 2 of 5, gamma .4", "ring"),
+    ),
+    "all that is kept is scaled": (
+        Replaced(
+            choco.CHOCO,
+            "compress",
+            lambda right: lambda self, *given: 0.9 * right(self, *given),
+        ),
+        partial(test_gossip_data.test_whole_differences_equal_dpsgd, SGD()),
+    ),
+}

@@ -1,0 +1,510 @@
+"""Gossip: nodes with data of their own, random matchings and relayed sums."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, Node, Rule, Stop, simulate
+from laggard.simulator.algorithms.contrib import matcha
+from laggard.simulator.algorithms.contrib.relay_sgd import RelaySGD, Sums, add_received
+from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.learning.rules import SGD, WarmUp
+from laggard.simulator.network.mixing import matrix
+from laggard.simulator.network.topology import Complete, Graph, Ring, Topology
+from laggard.simulator.timing.roles import Role
+from tests.theory.gossiping import (
+    KOLOSKOVA,
+    ORDERS,
+    STARTS,
+    WANG,
+    on,
+    start_apart,
+    sum_by_gradients,
+)
+from tests.theory.statements import ERRORS, Statement, at_most, check, close, differ, equal, same
+from tests.theory.test_gossip_methods import looped, models
+from tests.theory.trials import LINEAR, LR, every, method, quadratic, remains_of, slope
+
+LIN, TANG, VOGELS = "Lin et al. (2021)", "Tang et al. (2018)", "Vogels et al. (2021)"
+NEDIC, YUAN = "Nedic et al. (2017)", "Yuan et al. (2019)"
+h = np.array([1.0, 0.25, 1.0, 0.5, 2.0])
+a = np.array([0.0, 2.0, 10.0, -4.0, 1.0])
+"""Curvature and optimum of each node."""
+P, H = len(h), np.diag(h)
+GRAPHS: dict[str, Topology] = {
+    "ring": Ring(),
+    "wheel": Graph("wheel_graph", {"n": P}),
+    "path": Graph("path_graph", {"n": P}),
+}
+OPTIMUM = np.full(P, (h * a).sum() / h.sum())
+"""Where the mean of the nodes' losses is least, at every node."""
+
+
+def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings: Any) -> np.ndarray:
+    """Where the nodes' models `(members, workers)` end on h_i (x - a_i)^2 / 2 without noise."""
+    task = Quadratic(scale=h.tolist(), shift=a.tolist(), initial=3.0, dtype=torch.float64)
+    last: dict[int, Tensor] = {}
+
+    def note(node: Node) -> None:
+        compute = node.compute
+
+        def computes(weights: Tensor) -> Any:
+            last[node.rank] = weights[:, 0]
+            return compute(weights)
+
+        node.compute = computes  # type: ignore[method-assign, assignment]
+
+    def observe(simulation: Simulation) -> None:
+        for node in simulation.nodes.values():
+            note(node)
+
+    simulate(
+        on(GRAPHS[graph], P),
+        method(name, rule, **settings),
+        task,
+        stop=Stop(updates=600),
+        learning_seeds=range(members),
+        observe=observe,
+    )
+    return torch.stack([last[rank] for rank in range(P)], 1).numpy()
+
+
+def mixing_on(graph: str) -> np.ndarray:
+    """W on a graph."""
+    return matrix("metropolis", GRAPHS[graph], 0, P)
+
+
+def adapted(graph: str, lr: float) -> np.ndarray:
+    """Where x <- W (x - lr H (x - a)) stands still."""
+    W = mixing_on(graph)
+    point: np.ndarray = np.linalg.solve(np.eye(P) - W @ (np.eye(P) - lr * H), W @ (lr * h * a))
+    return point
+
+
+def is_at(text: str, expected: np.ndarray, found: np.ndarray, source: str, rtol: float) -> None:
+    same(text, torch.tensor(expected), torch.tensor(found), source=source, rtol=rtol)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_averages_of_models_have_bias_of_closed_form(graph: str) -> None:
+    """D-PSGD stands still beside the minimum; quasi-global momentum stands where it does."""
+    lr, W = 0.1, mixing_on(graph)
+    combined = np.linalg.solve(np.eye(P) - W + lr * H, lr * h * a)
+    for order, form, point in (
+        (ORDERS[0], "(I - W + lr H)^-1 lr H a", combined),
+        (ORDERS[1], "(I - W (I - lr H))^-1 W lr H a", adapted(graph, lr)),
+    ):
+        (found,) = stand_still(graph, "dpsgd", Rule(lr=lr), order=order)
+        is_at(f"dpsgd, {order}, {graph}: x -> {form}", point, found, "derived", 1e-12)
+        text = f"dpsgd, {order}, {graph}: not where the mean loss is least"
+        differ(text, torch.tensor(OPTIMUM), torch.tensor(found), source="derived")
+    (found,) = stand_still(graph, "qg_dsgdm", Rule(SGD(momentum=0.9), lr=lr))
+    text = f"qg_dsgdm, momentum 0.9, {graph}: x -> where dpsgd, adapt_then_combine, stands still"
+    is_at(text, adapted(graph, lr), found, "derived", 1e-12)
+
+
+CORRECTED: dict[str, tuple[str, dict[str, Any], str, float]] = {
+    "gradient_tracking": ("gradient_tracking", {}, NEDIC, 1e-12),
+    "d2, (W + I) / 2": ("d2", {}, YUAN, 1e-9),
+    "d2, W": ("d2", {"lazy": False}, TANG, 1e-9),
+    "relay_sgd": ("relay_sgd", {}, VOGELS, 1e-12),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", CORRECTED)
+def test_corrected_gossip_reaches_minimum_of_mean_loss(name: str, graph: str) -> None:
+    """Where the nodes' losses differ, they stand still at sum_i h_i a_i / sum_i h_i alone."""
+    kind, settings, source, rtol = CORRECTED[name]
+    momentum, lr = torch.tensor([[[0.0], [0.5]], [[0.1], [0.05]]], dtype=torch.float64)
+    found = stand_still(graph, kind, Rule(SGD(momentum), lr), members=2, **settings)
+    for member, words in enumerate(("lr 0.1", "lr 0.05, momentum 0.5")):
+        text = f"{name}, {graph}, {words}: x -> the minimum"
+        is_at(text, OPTIMUM, found[member], source, rtol)
+
+
+def tracked(lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor) -> Tensor:
+    """x <- W (x - lr y), y <- W y + g' - g."""
+    Y = W @ before["Y"] + G - before["G"] if before else G
+    before.update(Y=Y, G=G)
+    return W @ (X - lr * Y)
+
+
+def corrected(lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor) -> Tensor:
+    """x <- W (2 x - x' - lr (g - g')), and W (x - lr g) at first."""
+    ahead = 2 * X - before["X"] - lr * (G - before["G"]) if before else X - lr * G
+    before.update(X=X, G=G)
+    return W @ ahead
+
+
+def quasi(
+    b: float, mu: float, lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor
+) -> Tensor:
+    """x <- W (x - lr (g + b m)), m <- mu m + (1 - mu) (x' - x) / lr."""
+    m = before.get("m", torch.zeros_like(X))
+    new = W @ (X - lr * (G + b * m))
+    before.update(m=mu * m + (1 - mu) * (X - new) / lr)
+    return new
+
+
+def largest(values: Tensor, k: int) -> Tensor:
+    """The k numbers of each row of greatest magnitude, the first of equal ones."""
+    rows = []
+    for row in values.tolist():
+        order = sorted(range(len(row)), key=lambda index: (-abs(row[index]), index))
+        rows.append([number if index in order[:k] else 0.0 for index, number in enumerate(row)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def compressed(
+    k: int, gamma: float, lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor
+) -> Tensor:
+    """z <- z + C(x - lr g - z), x <- x - lr g + gamma (W - I) z."""
+    ahead = X - lr * G
+    Z = before.get("Z", torch.zeros_like(X))
+    Z = Z + largest(ahead - Z, k)
+    before.update(Z=Z)
+    return ahead + gamma * (W @ Z - Z)
+
+
+LOOPS: dict[str, tuple[str, Rule, dict[str, Any], Callable[..., Tensor], str]] = {
+    "gradient_tracking": ("gradient_tracking", Rule(lr=LR), {}, tracked, NEDIC),
+    "d2, W": ("d2", Rule(lr=LR), {"lazy": False}, corrected, TANG),
+    "d2, (W + I) / 2": ("d2", Rule(lr=LR), {}, corrected, YUAN),
+    "qg_dsgdm, mu = b": (
+        "qg_dsgdm",
+        Rule(SGD(momentum=0.9), LR),
+        {},
+        partial(quasi, 0.9, 0.9),
+        LIN,
+    ),
+    "qg_dsgdm, mu = .6, b = .9": (
+        "qg_dsgdm",
+        Rule(SGD(momentum=0.9), LR),
+        {"decay": 0.6},
+        partial(quasi, 0.9, 0.6),
+        LIN,
+    ),
+    "choco, top 2 of 5, gamma .4": (
+        "choco",
+        Rule(lr=LR),
+        {"keep": 0.4, "consensus": 0.4},
+        partial(compressed, 2, 0.4),
+        KOLOSKOVA,
+    ),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", LOOPS)
+def test_models_match_loop_over_matrices(name: str, graph: str) -> None:
+    """The paper's recursion on a matrix with a row per node, mini-batch by mini-batch."""
+    kind, rule, settings, step, source = LOOPS[name]
+    found = models(on(GRAPHS[graph], P), kind, 12, rule, **settings)
+    W = torch.from_numpy(mixing_on(graph))
+    if "+ I" in name:
+        W = (W + torch.eye(P, dtype=torch.float64)) / 2
+    expected = looped(P, 12, partial(step, LR, W, {}))
+    recursion = step.func if isinstance(step, partial) else step
+    text = f"{name}, {graph}, P = {P}: {recursion.__doc__}".rstrip(".")
+    close(text, found, list(expected[:, None]), source=source)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_estimates_sum_to_gradients(graph: str) -> None:
+    """The sum over nodes of gradient tracking's estimates is that of their last gradients."""
+    estimates, gradients = dict[tuple[int, int], Tensor](), dict[tuple[int, int], Tensor]()
+
+    def note(node: Node) -> None:
+        send, apply = node.send, node.apply
+
+        def sends(peer: int, content: Any, tag: Any, size: float) -> Any:
+            estimates[tag, node.rank] = content[1]
+            return send(peer, content, tag=tag, size=size)
+
+        def applies(weights: Tensor, given: Any, state: Any = None) -> None:
+            gradients[node.version, node.rank] = given[0].value
+            apply(weights, given, state)
+
+        node.send, node.apply = sends, applies  # type: ignore[method-assign, assignment]
+
+    algorithm, steps = method("gradient_tracking", Rule(lr=LR)), 50
+    remains_of(on(GRAPHS[graph], P), algorithm, quadratic(), Stop(time=steps + 0.5), note)
+    sums = [
+        [sum(values[step, rank] for rank in range(P)) for step in range(steps)]
+        for values in (estimates, gradients)
+    ]
+    text = f"gradient_tracking, {graph}, {steps} steps: sum_i y_i = sum_i g_i"
+    close(text, *sums, source=NEDIC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("length", [None, 20.0])
+def test_sum_of_models_moves_by_gradients_at_rate_of_schedule(length: float | None) -> None:
+    """D2's sum of models changes by the gradients alone, each at the rate of its own step."""
+    task = Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
+    rule, steps = Rule(lr=LR), 30
+    if length is not None:
+        rule = Rule(lr=LR, schedule=WarmUp(length=length, unit="updates"))
+    gradients: dict[int, list[Tensor]] = {}
+
+    def note(node: Node) -> None:
+        apply = node.apply
+
+        def applies(weights: Tensor, given: Any, state: Any = None) -> None:
+            gradients.setdefault(node.version, []).append(given[0].value)
+            apply(weights, given, state)
+
+        node.apply = applies  # type: ignore[method-assign]
+        start_apart(node)
+
+    stop = Stop(time=steps + 0.5)
+    nodes = remains_of(on(Ring(), P), method("d2", rule), task, stop, note).nodes
+    moved = STARTS[:P].sum(0, keepdim=True)
+    for step, given in gradients.items():
+        rate = LR if length is None else LR * min(1.0, step / length)
+        moved = moved - rate * sum(given)
+    total = torch.stack([node.weights for node in nodes.values()]).sum(0)
+    words = "constant rate" if length is None else "warm-up"
+    text = f"d2, {words}: sum of x = sum of starts - sum over steps of lr(t) sum_i g_i(t)"
+    close(text, total, moved, source="derived")
+
+
+WITHOUT_MOMENTUM: dict[str, dict[str, Any]] = {"decay unset": {}, "decay 0": {"decay": 0.0}}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MOMENTUM)
+def test_no_momentum_equals_dpsgd(name: str) -> None:
+    """With b = mu = 0 quasi-global momentum is D-PSGD, bit for bit."""
+    cluster, settings = on(Ring(), 5), WITHOUT_MOMENTUM[name]
+    adapt = models(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
+    found = models(cluster, "qg_dsgdm", 12, Rule(lr=LR), **settings)
+    same(f"qg_dsgdm, b = mu = 0, {name} = dpsgd, adapt_then_combine", found, adapt, source=LIN)
+    local = models(cluster, "dpsgd", 12, Rule(SGD(momentum=0.9), LR), order=ORDERS[1])
+    found = models(cluster, "qg_dsgdm", 12, Rule(SGD(momentum=0.9), LR))
+    differ("qg_dsgdm, b = mu = .9, is not dpsgd with momentum .9", found, local, source=LIN)
+
+
+ON_COMPLETE: dict[str, tuple[dict[str, Any], list[Rule]]] = {
+    "gradient_tracking": ({"mixing": "uniform"}, LINEAR),
+    "d2": ({"mixing": "uniform", "lazy": False}, LINEAR),
+    "qg_dsgdm": ({"mixing": "uniform"}, [Rule(lr=LR)]),
+    "matcha": ({"activation": 1.0, "weight": 1 / 4}, LINEAR),
+    "choco": ({"mixing": "uniform", "keep": 1.0, "consensus": 1.0}, LINEAR),
+}
+
+
+@pytest.mark.parametrize("name", ON_COMPLETE)
+def test_complete_graph_equals_server(name: str) -> None:
+    """On the complete graph with equal weights they equal a server."""
+    settings, rules = ON_COMPLETE[name]
+    nodes = every(on(Complete(), 4), name, rules=rules, **settings)
+    server = every(Cluster(workers=4), "sync_ps", rules=rules)
+    words = "SGD" if len(rules) == 1 else "linear rules"
+    close(
+        f"{name}, complete graph, weights 1/P = sync_ps, {words}", nodes, server, source="derived"
+    )
+
+
+@pytest.mark.parametrize("optimizer", [SGD(), SGD(momentum=0.9)], ids=repr)
+def test_whole_differences_equal_dpsgd(optimizer: SGD) -> None:
+    """With all numbers kept and gamma = 1 compressed gossip is D-PSGD."""
+    cluster, rule = on(Ring(), 5), Rule(optimizer, LR)
+    adapt = models(cluster, "dpsgd", 12, rule, order=ORDERS[1])
+    found = models(cluster, "choco", 12, rule, keep=1.0, consensus=1.0)
+    text = f"choco, C = id, gamma = 1, {optimizer} = dpsgd, adapt_then_combine"
+    close(text, found, adapt, source=KOLOSKOVA)
+    found = models(cluster, "choco", 12, rule, keep=0.4, consensus=1.0)
+    text = f"choco, top 2 of 5, gamma = 1, {optimizer}, is not dpsgd"
+    differ(text, found, adapt, source=KOLOSKOVA)
+
+
+@pytest.mark.parametrize("compressor", ["top_k", "random_k"])
+def test_compressed_gossip_conserves_sum(compressor: str) -> None:
+    """What compression drops moves no sum: the models' sum changes by gradients alone."""
+    settings = {"compressor": compressor, "keep": 0.2, "consensus": 0.3}
+    algorithm, stop = method("choco", Rule(lr=LR), **settings), Stop(time=40.5)
+    nodes = remains_of(on(Ring(), 8), algorithm, slope(), stop, start_apart).nodes
+    total = torch.stack([node.weights for node in nodes.values()]).sum(0)
+    text = f"choco, {compressor}, 1 of 5: sum of x sees gradients alone"
+    close(text, total, sum_by_gradients(nodes, LR), source=KOLOSKOVA)
+
+
+@pytest.mark.parametrize(("compressor", "gamma"), [("top_k", 0.3), ("random_k", 0.1)])
+def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float) -> None:
+    """It stands still where D-PSGD does with (1 - gamma) I + gamma W: compression adds no bias."""
+    lr, W = 0.1, mixing_on("ring")
+    W = (1 - gamma) * np.eye(P) + gamma * W
+    shifts = np.stack([a, -a, a[::-1], 0.5 * a], 1)
+    task = Quadratic(scale=h.tolist(), shift=shifts.tolist(), dim=4, dtype=torch.float64)
+    settings = {"compressor": compressor, "keep": 0.25, "consensus": gamma}
+    algorithm, stop = method("choco", Rule(lr=lr), **settings), Stop(time=2000.5)
+    nodes = remains_of(on(Ring(), P), algorithm, task, stop).nodes
+    found = np.concatenate([nodes[rank].weights.numpy() for rank in range(P)])
+    point = np.linalg.solve(np.eye(P) - W @ (np.eye(P) - lr * H), W @ (lr * H @ shifts))
+    text = (
+        f"choco, {compressor}, 1 of 4: x -> where dpsgd with (1 - gamma) I + gamma W stands still"
+    )
+    is_at(text, point, found, "derived", 1e-9)
+
+
+class Relayed(RelaySGD):
+    """Nodes that relay a constant each, and note the means that they make of what they receive."""
+
+    means: dict[int, list[Tensor]]
+
+    def worker(self, node: Node) -> Role:
+        constant, received = STARTS[node.rank][None], Sums()
+        for step in range(12):
+            yield node.work(1.0)
+            received = yield from self.relay(node, step, constant, received)
+            total, number = add_received(constant, received)
+            NOTED.setdefault(node.rank, []).append(total / number)
+
+
+NOTED: dict[int, list[Tensor]] = {}
+TREES: dict[str, tuple[Topology, networkx.Graph]] = {
+    "ring": (Ring(), networkx.path_graph([5, 6, 7, 0, 1, 2, 3, 4][::-1])),
+    "path": (Graph("path_graph", {"n": 8}), networkx.path_graph(8)),
+    "star": (Graph("star_graph", {"n": 7}), networkx.star_graph(7)),
+    "binary tree": (
+        Graph("full_rary_tree", {"r": 2, "n": 8}),
+        networkx.full_rary_tree(2, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_relayed_constants_have_exact_mean_after_diameter(tree: str) -> None:
+    """After as many steps as the tree's diameter every node has the mean of all constants."""
+    graph, edges = TREES[tree]
+    NOTED.clear()
+    simulate(on(graph, 8), Relayed(Rule()), quadratic(), stop=Stop(time=12.5))
+    diameter = networkx.diameter(edges)
+    mean = STARTS[:8].mean(0, keepdim=True)
+    late = [NOTED[rank][-1] for rank in range(8)]
+    exact = [NOTED[rank][diameter - 1] for rank in range(8)]
+    early = [NOTED[rank][diameter - 2] for rank in range(8)]
+    text = f"relay of constants, {tree}, P = 8, diameter {diameter}:"
+    close(f"{text} the mean of all after {diameter} steps", exact, [mean] * 8, source=VOGELS)
+    close(f"{text} and from then on", late, [mean] * 8, source=VOGELS)
+    differ(f"{text} not before", early, [mean] * 8, source=VOGELS)
+
+
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("apart", [False, True], ids=["one start", "apart"])
+def test_relayed_models_are_late_by_distance(tree: str, apart: bool) -> None:
+    """x_i(t + 1) = (1/P) sum_j h_j(t - max(0, dist - 1)), h = x - lr g; the start before 0."""
+    graph, edges = TREES[tree]
+    cluster, rule, steps = on(graph, 8), Rule(lr=LR), 12
+    begin = start_apart if apart else lambda node: None
+    stop = Stop(time=steps + 0.5)
+    nodes = remains_of(cluster, method("relay_sgd", rule), quadratic(), stop, begin).nodes
+    late = dict(networkx.all_pairs_shortest_path_length(edges))
+    ahead: list[Tensor] = []
+    start: list[Tensor] = []
+
+    def step(X: Tensor, G: Tensor) -> Tensor:
+        if not start:
+            start.append(X)
+        ahead.append(X - LR * G)
+        rows = []
+        for i in range(8):
+            parts = []
+            for j in range(8):
+                moment = len(ahead) - 1 - max(0, late[i][j] - 1)
+                parts.append(ahead[moment][j] if moment >= 0 else start[0][i])
+            rows.append(sum(parts) / 8)
+        return torch.stack(rows)
+
+    expected = looped(8, steps, step, STARTS[:8] if apart else None)
+    found = [nodes[rank].weights for rank in range(8)]
+    words = "starts apart" if apart else "one start"
+    text = f"relay_sgd, {tree}, {words}: x_i(t + 1) = (1/P) sum_j h_j(t - max(0, dist - 1))"
+    close(text, found, list(expected[:, None]), source=VOGELS)
+    if apart:
+        mean = [STARTS[:8].mean(0, keepdim=True)] * 8
+        text = f"relay_sgd, {tree}, starts apart: not the mean of the starts"
+        differ(text, found, mean, source="derived")
+
+
+MATCHED: dict[str, tuple[Topology, networkx.Graph]] = {
+    "ring": (Ring(), networkx.cycle_graph(6)),
+    "wheel": (Graph("wheel_graph", {"n": 6}), networkx.wheel_graph(6)),
+    "complete": (Complete(), networkx.complete_graph(6)),
+}
+
+
+@pytest.mark.parametrize("graph", MATCHED)
+def test_mean_matrix_is_identity_less_share_of_laplacian(graph: str) -> None:
+    """A matching is active with probability c: E[W] = I - a c L, in 2000 steps."""
+    topology, edges = MATCHED[graph]
+    size, c, weight, steps = 6, 0.3, 0.2, 2000
+    rows: dict[int, list[np.ndarray]] = {rank: [] for rank in range(size)}
+    unit = torch.eye(size, dtype=torch.float64)
+
+    def note(node: Node) -> None:
+        """Let each node begin every step at a unit vector, so that the average is its row of W."""
+        compute = node.compute
+
+        def computes(weights: Tensor) -> Any:
+            rows[node.rank].append(node.weights[0].numpy().copy())
+            node.weights = unit[node.rank][None]
+            return compute(node.weights)
+
+        node.compute = computes  # type: ignore[method-assign, assignment]
+
+    task = Quadratic(dim=size, dtype=torch.float64)
+    algorithm = method("matcha", Rule(lr=0.0), activation=c, weight=weight)
+    remains_of(on(topology, size), algorithm, task, Stop(time=steps + 0.5), note)
+    W = np.stack([np.stack(rows[rank][1 : steps + 1]) for rank in range(size)], axis=1)
+    L = networkx.laplacian_matrix(edges).toarray()
+    errors = W.std(0, ddof=1) / np.sqrt(len(W))
+    joined = errors > 0
+    off = np.abs(W.mean(0) - (np.eye(size) - weight * c * L))
+    text = f"matcha, {graph}, {steps} steps: how far the mean of W is from I - a c L, in its errors"
+    check(Statement(text, WANG, ERRORS, float((off[joined] / errors[joined]).max()), relation="<="))
+    assert not W[:, ~joined].any()
+    at_most(f"matcha, {graph}: every W is doubly stochastic", 0.0, abs(W.sum(1) - 1), source=WANG)
+    assert (np.abs(W - W.transpose(0, 2, 1)) == 0).all()
+
+
+def test_all_matchings_equal_dpsgd() -> None:
+    """With c = 1 and the weights of W random matchings are D-PSGD."""
+    cluster = on(Ring(), 6)
+    found = models(cluster, "matcha", 12, Rule(lr=LR), activation=1.0, weight=1 / 3)
+    adapt = models(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
+    close("matcha, c = 1, a = 1/3, ring = dpsgd, adapt_then_combine", found, adapt, source=WANG)
+    found = models(cluster, "matcha", 12, Rule(lr=LR), activation=0.5, weight=1 / 3)
+    differ("matcha, c = 1/2, a = 1/3, ring, is not dpsgd", found, adapt, source=WANG)
+
+
+@pytest.mark.parametrize("c", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("graph", MATCHED)
+def test_default_weight_minimises_bound_on_distances(graph: str, c: float) -> None:
+    """The default weight is where the largest eigenvalue of E[W W] - 11'/P is least."""
+    topology, edges = MATCHED[graph]
+    L = networkx.laplacian_matrix(edges).toarray().astype(float)
+
+    def bound(weight: float) -> float:
+        square = (c * L) @ (c * L) + 2 * c * (1 - c) * L
+        second = np.eye(6) - 2 * weight * c * L + weight**2 * square - np.ones((6, 6)) / 6
+        return float(np.linalg.eigvalsh(second)[-1])
+
+    weight = matcha.best_weight(topology, 6, c)
+    others = [bound(other) for other in np.linspace(0.01, 1.0, 400)]
+    text = f"matcha, {graph}, c = {c:g}: contraction at the default weight, of 400 weights"
+    at_most(text, min(others), bound(weight), source=WANG)
+    equal(
+        f"matcha, {graph}, c = {c:g}: that of the best",
+        bound(weight),
+        min(others),
+        source=WANG,
+        rtol=1e-3,
+    )
