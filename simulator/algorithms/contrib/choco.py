@@ -1,4 +1,4 @@
-"""CHOCO-SGD: gossip that sends compressed differences to public copies of the models."""
+"""CHOCO-SGD: gossip that sends compressed differences between models and copies of them."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -23,7 +23,7 @@ PositiveShare = Annotated[float, Range(above=0, most=1)]
 
 @dataclass(frozen=True)
 class CHOCO(Averaging):
-    """CHOCO-SGD: nodes send compressed differences of their models to what the others know of them.
+    """CHOCO-SGD: nodes send compressed differences between their models and the others' copies.
 
     x_i <- x_i - lr g_i(x_i);    q_i = C(x_i - z_i);    z_i <- z_i + q_i;
     x_i <- x_i + gamma sum_j W_ij (z_j - z_i)

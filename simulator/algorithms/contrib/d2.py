@@ -26,8 +26,8 @@ class D2(Averaging):
     step, which must be linear in the gradient: SGD, also with momentum, or Nesterov. On the
     complete graph with weights 1/P and `lazy: false` it is `sync_ps`. Staleness 0.
 
-    It needs a symmetric W that stays the same and has no eigenvalue of -1/3 or below. A ring of an
-    even number of nodes has -1/3: noise excites what never decays.
+    It needs a symmetric W that stays the same and has no eigenvalue of -1/3 or below. W of a ring of
+    an even number of nodes has -1/3, at which noise never decays.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
     alpha, beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds.
@@ -49,10 +49,11 @@ class D2(Averaging):
             raise InvalidSettingError("Rule", "optimizer", expected, self.rule.optimizer)
         graph, workers = self.graph(cluster), cluster.workers
         neighbours_on(graph, workers)  # refuses a graph that changes or is directed
-        rows = (mixing(self.mixing, graph, rank, 0, workers) for rank in range(workers))
-        if any(row.out != row.into for row in rows):
-            expected = "one that is symmetric on this graph, as metropolis"
-            raise InvalidSettingError("D2", "mixing", expected, self.mixing)
+        if self.mixing == "weights":  # the others are symmetric where they are doubly stochastic
+            rows = (mixing("weights", graph, rank, 0, workers) for rank in range(workers))
+            if any(row.out != row.into for row in rows):
+                expected = "one that is symmetric on this graph, as metropolis"
+                raise InvalidSettingError("D2", "mixing", expected, self.mixing)
         if self.lazy:
             return
         if workers > MOST_EIGENVALUES:
