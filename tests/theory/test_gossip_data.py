@@ -1,6 +1,7 @@
 """Gossip: nodes with data of their own, random matchings and relayed sums."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.mixing import matrix
 from laggard.simulator.network.topology import Complete, Graph, Ring, Topology
 from laggard.simulator.timing.roles import Role
+from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.gossiping import (
     KOLOSKOVA,
     ORDERS,
@@ -48,7 +50,11 @@ OPTIMUM = np.full(P, (h * a).sum() / h.sum())
 
 
 def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings: Any) -> np.ndarray:
-    """Where the nodes' models `(members, workers)` end on h_i (x - a_i)^2 / 2 without noise."""
+    """Where the nodes' models `(members, workers)` end on h_i (x - a_i)^2 / 2 without noise.
+
+    One node is twice, another five times as slow as the others.
+    """
+    slow = [Factor(1, factor=2.0), Factor(3, factor=5.0)]
     task = Quadratic(scale=h.tolist(), shift=a.tolist(), initial=3.0, dtype=torch.float64)
     last: dict[int, Tensor] = {}
 
@@ -66,7 +72,7 @@ def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings:
             note(node)
 
     simulate(
-        on(GRAPHS[graph], P),
+        replace(on(GRAPHS[graph], P), slowdowns=slow),
         method(name, rule, **settings),
         task,
         stop=Stop(updates=600),
@@ -357,8 +363,6 @@ def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float
 class Relayed(RelaySGD):
     """Nodes that relay a constant each, and note the means that they make of what they receive."""
 
-    means: dict[int, list[Tensor]]
-
     def worker(self, node: Node) -> Role:
         constant, received = STARTS[node.rank][None], Sums()
         for step in range(12):
@@ -370,7 +374,7 @@ class Relayed(RelaySGD):
 
 NOTED: dict[int, list[Tensor]] = {}
 TREES: dict[str, tuple[Topology, networkx.Graph]] = {
-    "ring": (Ring(), networkx.path_graph([5, 6, 7, 0, 1, 2, 3, 4][::-1])),
+    "ring": (Ring(), networkx.path_graph([5, 6, 7, 0, 1, 2, 3, 4])),
     "path": (Graph("path_graph", {"n": 8}), networkx.path_graph(8)),
     "star": (Graph("star_graph", {"n": 7}), networkx.star_graph(7)),
     "binary tree": (
