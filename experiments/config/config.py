@@ -32,7 +32,7 @@ from laggard.experiments.config.revisions import revisions_of
 from laggard.experiments.config.schema import Part, Seed
 from laggard.experiments.config.task import TASK
 from laggard.models.backends import BACKEND_NAMES
-from laggard.simulator import Cluster, InvalidSettingError, Rule
+from laggard.simulator import Cluster, InvalidSettingError
 from laggard.simulator.engine.stopping import check_periods
 
 
@@ -104,7 +104,7 @@ class Config(Part):
         cluster = self.build_cluster()
         workers = self.cluster.workers
         with _report_under_key(self):
-            rule = Rule(clip=self.learning.clip.build())
+            rule = self.learning.build(workers)
             self.algorithm.build(workers, rule=rule).check_cluster(cluster)
             check_periods(self.stop.build(), self.evaluate.build(), cluster)
         if self.stop.accuracy is not None and not self.task.measures_accuracy:

@@ -61,8 +61,8 @@ class D2(Averaging):
             raise InvalidSettingError("D2", "lazy", expected, self.lazy)
         smallest = float(np.linalg.eigvalsh(matrix(self.mixing, graph, 0, workers))[0])
         if smallest <= -1 / 3 + ROUNDING:
-            expected = "true where W has an eigenvalue of -1/3 or below"
-            raise InvalidSettingError("D2", "lazy", expected, f"false, and {smallest:.4g}")
+            least = f"the least eigenvalue of W on this graph is {smallest:.4g}, not above -1/3"
+            raise InvalidSettingError("D2", "lazy", f"true, since {least}", self.lazy)
 
     def worker(self, node: Node) -> Role:
         state = self.rule.init(node.weights, replicas=node.workers)
