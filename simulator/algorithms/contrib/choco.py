@@ -79,19 +79,19 @@ class CHOCO(Averaging):
     def compress(self, values: "Tensor", coin: np.random.Generator) -> "Tensor":
         """C(values) `(ensemble, params)`."""
         params = values.shape[1]
-        kept = self.count(params)
+        kept = self.numbers_kept(params)
         if kept >= params:
             return values
         if self.compressor == "top_k":
             return top_k(values, kept)
         return keep_indices(values, coin.choice(params, kept, replace=False).tolist())
 
-    def count(self, params: int) -> int:
+    def numbers_kept(self, params: int) -> int:
         """The number k of the numbers that are kept."""
         return max(1, ceil(self.keep * params - ROUNDING))
 
     def size(self, params: int) -> float:
         """The size of a message in models; by `keep` where nothing is learnt."""
-        share = self.count(params) / params if params else self.keep
+        share = self.numbers_kept(params) / params if params else self.keep
         numbers = 2 * share if self.compressor == "top_k" else share
         return min(1.0, numbers)
