@@ -145,9 +145,10 @@ def test_warning_is_one_line(toy, tmp_path):
     command = [sys.executable, "-c", script, *words.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
-    assert re.fullmatch(
-        r"warning: gradients are not compiled, and slower: ModuleNotFoundError: .*\n", done.stderr
-    )
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+    assert len(warnings) == 1
+    assert "numba" in warnings[0]
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")

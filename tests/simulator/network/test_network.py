@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 import pytest
@@ -36,18 +36,28 @@ def queued(sends, bandwidths):
     pause.
     """
     free, ends = [0.0] * len(bandwidths), [0.0] * len(sends)
-    heads = sorted((moment, index, 0, -math.inf) for index, (moment, _, _) in enumerate(sends))
+    numbers = (
+        itertools.count()
+    )  # of heads that come at the same moment, the one known first goes first
+    heads = [
+        (moment, next(numbers), index, 0, -math.inf) for index, (moment, *_) in enumerate(sends)
+    ]
+    heapify(heads)
     while heads:
-        moment, index, hop, tail = heappop(heads)
+        now, _, index, hop, tail = heappop(heads)
         _, size, route = sends[index]
-        link, rest = route[hop], [bandwidths[number] for number in route[hop + 1 :]]
-        begin = max(moment, free[link])
-        free[link] = begin + size / bandwidths[link]
-        end = ends[index] = max(free[link], tail)
-        if rest:
-            heappush(heads, (max(begin, end - size / min(rest)), index, hop + 1, end))
+        moment = now
+        while moment == now:  # it comes to the next link in the same moment, before all others
+            link, rest = route[hop], [bandwidths[number] for number in route[hop + 1 :]]
+            begin = max(moment, free[link])
+            free[link] = begin + size / bandwidths[link]
+            tail = ends[index] = max(free[link], tail)
+            if not rest:
+                free[link] = tail
+                break
+            moment, hop = max(begin, tail - size / min(rest)), hop + 1
         else:
-            free[link] = end
+            heappush(heads, (moment, next(numbers), index, hop, tail))
     return ends
 
 
