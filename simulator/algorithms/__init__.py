@@ -6,6 +6,7 @@ from laggard.simulator.algorithms.contrib.async_diloco import AsyncDiLoCo
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.contrib.choco import CHOCO
 from laggard.simulator.algorithms.contrib.d2 import D2
+from laggard.simulator.algorithms.contrib.decoupled_diloco import DecoupledDiLoCo
 from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffold
 from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
 from laggard.simulator.algorithms.contrib.gradient_tracking import GradientTracking
@@ -62,6 +63,7 @@ ALGORITHMS: dict[str, type] = {
     "local_all_reduce": LocalAllReduce,
     "diloco_all_reduce": DiLoCoAllReduce,
     "streaming_diloco": StreamingDiLoCo,
+    "decoupled_diloco": DecoupledDiLoCo,
     "easgd": EASGD,
     # clients that a server asks
     "fedavg": FedAvg,
@@ -108,6 +110,7 @@ __all__ = [
     "AsyncDiLoCo",
     "AsyncPS",
     "AsyncPipelines",
+    "DecoupledDiLoCo",
     "Delayed",
     "DiLoCo",
     "DiLoCoAllReduce",

@@ -56,6 +56,13 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     return whole  # type: ignore[no-any-return]
 
 
+def with_columns(model: "Tensor", columns: slice, part: "Tensor") -> "Tensor":
+    """`model` `(ensemble, params)` with `part` in place of some of its columns."""
+    import torch
+
+    return torch.cat([model[:, : columns.start], part, model[:, columns.stop :]], dim=1)
+
+
 def total(values: "Sequence[Tensor]") -> "Tensor":
     """The sum of gradients or models `(ensemble, params)`, added in their order.
 

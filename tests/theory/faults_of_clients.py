@@ -4,7 +4,13 @@ from functools import partial
 from typing import Any
 
 from laggard.simulator.algorithms import clients, local_all_reduce
-from laggard.simulator.algorithms.contrib import async_diloco, fedavg, fedbuff, streaming_diloco
+from laggard.simulator.algorithms.contrib import (
+    async_diloco,
+    decoupled_diloco,
+    fedavg,
+    fedbuff,
+    streaming_diloco,
+)
 from laggard.simulator.learning.weights import total
 from tests.faults import Replaced, settings
 from tests.theory import test_clients, test_diloco
@@ -78,6 +84,14 @@ CLIENTS = {
             settings(overlap=lambda self: self.overlap + 1),
         ),
         partial(test_diloco.test_streaming_hides_messages_behind_local_steps, 0),
+    ),
+    "a radial mean that is a plain one": (
+        Replaced(decoupled_diloco.DecoupledDiLoCo, "mean_of", settings(merge=lambda self: "mean")),
+        test_diloco.test_radial_mean_keeps_the_length_of_changes,
+    ),
+    "a server of learners waits for all": (
+        Replaced(decoupled_diloco.DecoupledDiLoCo, "server", settings(quorum=lambda self: None)),
+        test_diloco.test_learners_never_wait,
     ),
     "an outer step away from the average": (
         Replaced(local_all_reduce.DiLoCoAllReduce, "merge", outer_gradient_reversed),

@@ -5,17 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Network, Outcome, Record, Rule, Stop, simulate
+from laggard.simulator.algorithms.contrib.decoupled_diloco import Push
 from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.timing.distributions import Constant
-from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import LINEAR, ONE, RULES, UNEVEN, every, method
 
 STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
-STREAM = "Douillard et al. (2025)"
+STREAM, DECOUPLED = "Douillard et al. (2025)", "Douillard et al. (2026)"
 
 
 class UnevenShards(Quadratic):
@@ -205,3 +207,57 @@ def test_streaming_keeps_a_part_of_a_node_s_own_fragment() -> None:
     equal(
         "streaming_diloco, P = 1: keep", common, outcome.weights.item(), source=STREAM, rtol=1e-12
     )
+
+
+def decoupled(cluster: Cluster, stop: Stop, **settings: Any) -> Outcome:
+    algorithm = method("decoupled_diloco", Rule(lr=0.1), local_steps=4, **settings)
+    return simulate(cluster, algorithm, shards_of(cluster.workers), stop=stop)
+
+
+def test_decoupled_with_all_learners_is_diloco() -> None:
+    """Of equal speed, on a free network: every merge is there before the next step."""
+    cluster, stop, rule = Cluster(3, Constant(1.0)), Stop(updates=12), Rule(lr=0.1)
+    one = decoupled(cluster, stop, fragments=1, merge="mean").weights
+    other = simulate(cluster, method("diloco", rule, local_steps=4), shards_of(3), stop=stop)
+    text = "decoupled_diloco, K = P, F = 1, mean, = diloco"
+    close(text, one, other.weights, source=DECOUPLED)
+
+
+def merged(changes: list[Tensor], steps: list[int], merge: str) -> Tensor:
+    algorithm = method("decoupled_diloco", Rule(), merge=merge)
+    pushes = [Push(0, 0, *pair, []) for pair in zip(changes, steps, strict=True)]
+    mean: Tensor = algorithm.mean_of(pushes)
+    return mean
+
+
+def test_radial_mean_keeps_the_length_of_changes() -> None:
+    """That of M orthogonal ones of length R is R, where the mean has R / sqrt(M)."""
+    R, M = 3.0, 4
+    changes = [R * torch.eye(M, dtype=torch.float64)[number : number + 1] for number in range(M)]
+    lengths = {merge: merged(changes, [1] * M, merge).norm() for merge in ("radial", "mean")}
+    text = "decoupled_diloco: the radial mean of orthogonal changes has their length"
+    equal(text, R, lengths["radial"].item(), source=DECOUPLED, rtol=1e-12, wrong=R / M**0.5)
+    equal("the mean has R / sqrt M", R / M**0.5, lengths["mean"].item(), source="derived")
+    one = merged(changes[:1], [5], "radial")
+    same("the radial mean of one change is itself", one, changes[0], source=DECOUPLED)
+    uneven = merged(changes, [1, 2, 3, 4], "radial")
+    back = merged(changes[::-1], [4, 3, 2, 1], "radial")
+    close("it does not depend on the order of learners", uneven, back, source=DECOUPLED)
+
+
+def test_learners_never_wait() -> None:
+    """Neither for a slow learner nor for one that is gone, on a free network."""
+    slowdowns = [Factor(1, factor=7.0), Crash(2, at=9.5)]
+    cluster = Cluster(4, Constant(1.0), slowdowns=slowdowns)
+    outcome = decoupled(cluster, Stop(time=100.0), fragments=2, quorum=2, grace=0.5)
+    busy = outcome.workers["computing"] + outcome.workers["down"]
+    text = "decoupled_diloco: seconds in which a learner computes or is down, of 100"
+    equal(text, 100.0, busy, source=DECOUPLED)
+    assert outcome.progress.updates > 40
+
+
+def test_run_stalls_once_all_learners_are_gone() -> None:
+    slowdowns = [Crash(rank, at=9.5) for rank in range(3)]
+    cluster = Cluster(3, Constant(1.0), slowdowns=slowdowns)
+    outcome = decoupled(cluster, Stop(updates=100), quorum=2, grace=3.0)
+    assert outcome.reached == "stalled"

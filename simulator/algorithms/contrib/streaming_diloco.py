@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
@@ -19,9 +19,7 @@ from laggard.simulator.errors import (
 )
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Nesterov, Rule
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from laggard.simulator.learning.weights import with_columns
 
 DUE, MERGED = "due", "merged"
 """Tags inside a node: a fragment that is to be averaged, and one that has been."""
@@ -111,7 +109,7 @@ class StreamingDiLoCo(Reducing):
                 _, (fragment, average) = yield node.receive(tag=MERGED)
                 own = model[:, self.columns(node, fragment)]
                 merged = self.keep * own + (1 - self.keep) * average
-                model = replaced(model, self.columns(node, fragment), merged)
+                model = with_columns(model, self.columns(node, fragment), merged)
                 read = node.weights
 
     def exchange(self, node: Node) -> Role:
@@ -132,12 +130,5 @@ class StreamingDiLoCo(Reducing):
             new, states[fragment] = outer.step(
                 anchor, anchor - total.value, states[fragment], epochs=0.0
             )
-            node.apply(replaced(node.weights, columns, new), gradients)
+            node.apply(with_columns(node.weights, columns, new), gradients)
             node.put((fragment, new), tag=MERGED)
-
-
-def replaced(model: "Tensor", columns: slice, part: "Tensor") -> "Tensor":
-    """`model` `(ensemble, params)` with `part` in place of some of its columns."""
-    import torch
-
-    return torch.cat([model[:, : columns.start], part, model[:, columns.stop :]], dim=1)

@@ -1,0 +1,242 @@
+"""Decoupled DiLoCo: a server merges fragments from a quorum of learners, which never wait."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from laggard.simulator.algorithms.base import Algorithm, Role, count_awaited
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegative,
+    NumberOrShare,
+    Positive,
+    PositiveInt,
+    Range,
+)
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Nesterov, Rule, RuleState
+from laggard.simulator.learning.weights import total, with_columns
+from laggard.simulator.network.topology import SERVER
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FRAGMENT = "fragment"
+"""The tag of a merged fragment on its way to a learner."""
+
+
+class Push(NamedTuple):
+    """What a learner sends of a fragment.
+
+    Attributes:
+        fragment, merges: which, and how often it had been merged when the learner read it.
+        change: what the learner's steps have changed it by since, `(ensemble, n)`.
+        steps: their number.
+        gradients: those that no other push has.
+    """
+
+    fragment: int
+    merges: int
+    change: "Tensor"
+    steps: int
+    gradients: Sequence[GradientPromise]
+
+
+@dataclass
+class Fragment:
+    """A fragment at the server, and what learners have sent of it since its last merge.
+
+    Attributes:
+        columns: its parameters.
+        state: of its outer step.
+        merges: how often it has been merged.
+        pushes: the last of each learner.
+        due: when it is to be merged (s); infinite before the quorum.
+    """
+
+    columns: slice
+    state: RuleState
+    merges: int = 0
+    pushes: dict[int, Push] = field(default_factory=dict)
+    due: float = math.inf
+
+    def take(self, learner: int, push: Push) -> None:
+        """Take a push, in place of an earlier one of that learner; drop one that is too late."""
+        if push.merges < self.merges:
+            for gradient in push.gradients:
+                gradient.drop()
+            return
+        before: Sequence[GradientPromise] = ()
+        if learner in self.pushes:
+            before = self.pushes[learner].gradients
+        self.pushes[learner] = push._replace(gradients=[*before, *push.gradients])
+
+    def set_due(self, now: float, quorum: int, workers: int, grace: float) -> None:
+        """Set when it is merged, if that follows from the pushes at `now` (s)."""
+        if len(self.pushes) == workers:
+            self.due = now
+        elif len(self.pushes) >= quorum:
+            self.due = min(self.due, now + grace)
+
+
+@dataclass(frozen=True)
+class DecoupledDiLoCo(Algorithm):
+    """Decoupled DiLoCo: the server merges a fragment once K learners have sent it, and none waits.
+
+    Every H / F steps a learner sends the change v of the next of F fragments since it read that,
+    and computes on. Once K learners have sent a fragment, the server waits `grace` seconds for
+    more, and makes an outer step of Nesterov's method along the mean change, weighted by steps w:
+
+        mean      sum w v / sum w
+        radial    (sum w |v| / sum w) u / |u|,  u = sum w (v / |v|) / sum w
+
+    The radial mean keeps the length of changes that point in different directions. All learners get
+    the merged fragment X, and take it at their next step, x <- keep x + (1 - keep) X. A change of a
+    fragment that has been merged since is dropped, and so are its gradients. With K = P equal
+    learners, one fragment, keep 0, `merge: mean` and a free network it is `diloco`. A learner's
+    share of waiting is 0, whatever the others do.
+
+    Sizes: N / F bytes to the server every H / F steps, and N / F to each learner a merge. The
+    fragments are equal parts of the parameters, side by side, and a fragment is one vector: the
+    paper merges tensor by tensor, and sets the grace by its estimates of the learners' speed.
+
+    Source: Douillard et al. (2026), arXiv 2604.21428.
+
+    Attributes:
+        local_steps: H, mini-batches of a learner from one change of a fragment to the next; a
+            multiple of F.
+        fragments: F, parts into which the model is cut.
+        quorum: K, learners, or below 1 their share, rounded up; all by default.
+        grace: seconds from the quorum to the merge, unless all learners have sent before.
+        merge: the mean that is taken.
+        keep: the share of its own fragment that a learner keeps.
+        outer_lr, outer_momentum: of the outer step.
+    """
+
+    rule: Rule
+    local_steps: PositiveInt = field(default=32, kw_only=True)
+    fragments: PositiveInt = field(default=4, kw_only=True)
+    quorum: NumberOrShare | None = field(default=None, kw_only=True)
+    grace: NonNegative = field(default=0.0, kw_only=True)
+    merge: Literal["radial", "mean"] = field(default="radial", kw_only=True)
+    keep: Annotated[float, Range(least=0, below=1)] = field(default=0.0, kw_only=True)
+    outer_lr: Positive = field(default=0.7, kw_only=True)
+    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local_steps % self.fragments:
+            expected = f"a multiple of fragments = {self.fragments}"
+            raise InvalidSettingError("DecoupledDiLoCo", "local_steps", expected, self.local_steps)
+
+    def check(self, cluster: Cluster) -> None:
+        count_awaited(self, self.quorum, cluster.workers)
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the learners' own, who have whole models
+
+    def columns(self, model: "Tensor", fragment: int) -> slice:
+        """The parameters of a fragment."""
+        params = model.shape[1]
+        first = params * fragment // self.fragments
+        return slice(first, params * (fragment + 1) // self.fragments)
+
+    def worker(self, node: Node) -> Role:
+        """A learner: local steps, a push every H / F of them, and what has been merged since."""
+        node.send(SERVER, None, size=0)  # announces the learner
+        state = self.rule.init(node.weights, replicas=node.workers)
+        _, (model, merges) = yield node.receive()
+        read, merges = model, list(merges)
+        anchors = [model[:, self.columns(model, number)] for number in range(self.fragments)]
+        begun = [0] * self.fragments  # the step after which each fragment was read
+        gradients = list[GradientPromise]()
+        for step in count(1):
+            gradient = yield node.compute(model, read)
+            model, state = self.rule.update(model, [gradient], state)
+            gradients.append(gradient)
+            turn, since = divmod(step, self.local_steps // self.fragments)
+            if since == 0:
+                fragment = (turn - 1) % self.fragments
+                change = anchors[fragment] - model[:, self.columns(model, fragment)]
+                steps = step - begun[fragment]
+                push = Push(fragment, merges[fragment], change, steps, gradients)
+                node.send(SERVER, push, size=1 / self.fragments)
+                gradients = []
+                yield node.after(0.0)  # what is merged in this instant counts for the next step
+            while node.arrived(FRAGMENT):
+                _, (fragment, merges[fragment], merged, read) = yield node.receive(FRAGMENT)
+                columns, begun[fragment] = self.columns(model, fragment), step
+                anchors[fragment] = merged
+                own = self.keep * model[:, columns] + (1 - self.keep) * merged
+                model = with_columns(model, columns, own)
+
+    def server(self, node: Node) -> Role:
+        """Gather changes of all fragments, and merge each when its quorum and grace are over."""
+        quorum, learners = count_awaited(self, self.quorum, node.workers), dict[int, None]()
+        outer = Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
+        fragments = []
+        for number in range(self.fragments):
+            columns = self.columns(node.weights, number)
+            fragments.append(Fragment(columns, outer.init(node.weights[:, columns])))
+        while True:
+            message, moment = node.receive(), min(fragment.due for fragment in fragments)
+            if moment == math.inf:
+                yield message
+            else:
+                yield message | node.after(max(0.0, moment - node.now))
+            if message.fired:
+                moment = node.now
+                learner, push = message.value
+                if push is None:
+                    learners[learner] = None
+                    merges = tuple(fragment.merges for fragment in fragments)
+                    node.send(learner, (node.weights, merges))
+                else:
+                    fragments[push.fragment].take(learner, push)
+                    fragments[push.fragment].set_due(moment, quorum, node.workers, self.grace)
+            for number, fragment in enumerate(fragments):
+                if fragment.due <= moment:
+                    yield node.work(node.apply_seconds)
+                    new = self.merge_fragment(node, fragment, outer)
+                    content = number, fragment.merges, new, node.weights
+                    for learner in learners:
+                        node.send(learner, content, tag=FRAGMENT, size=1 / self.fragments)
+
+    def merge_fragment(self, node: Node, fragment: "Fragment", outer: Rule) -> "Tensor":
+        """Make the outer step of a fragment; return its new values `(ensemble, n)`."""
+        pushes = [fragment.pushes[learner] for learner in sorted(fragment.pushes)]
+        anchor = node.weights[:, fragment.columns]
+        new, fragment.state = outer.step(anchor, self.mean_of(pushes), fragment.state, epochs=0.0)
+        gradients = [gradient for push in pushes for gradient in push.gradients]
+        node.apply(with_columns(node.weights, fragment.columns, new), gradients)
+        fragment.merges, fragment.pushes, fragment.due = fragment.merges + 1, {}, math.inf
+        return new
+
+    def mean_of(self, pushes: Sequence[Push]) -> "Tensor":
+        """The mean change `(ensemble, n)`, weighted by steps."""
+        whole = sum(push.steps for push in pushes)
+        weights = [push.steps / whole for push in pushes]
+        changes = [push.change for push in pushes]
+        if self.merge == "mean" or len(changes) == 1:
+            return weighted(weights, changes)
+        norms = [change.norm(dim=1, keepdim=True) for change in changes]
+        directions = [
+            change / norm.clamp(min=TINY) for change, norm in zip(changes, norms, strict=True)
+        ]
+        direction = weighted(weights, directions)
+        length = weighted(weights, norms)
+        radial: Tensor = length * direction / direction.norm(dim=1, keepdim=True).clamp(min=TINY)
+        return radial
+
+
+TINY = 1e-30
+"""The least length by which a change is divided; one of 0 has no direction."""
+
+
+def weighted(weights: Sequence[float], values: "Sequence[Tensor]") -> "Tensor":
+    """The sum of `values` by their `weights`."""
+    return total([weight * value for weight, value in zip(weights, values, strict=True)])
