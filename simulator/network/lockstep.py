@@ -124,8 +124,16 @@ class LockStep:
             self._process(heappop(self._events))
 
     def run_until(self, joined: int, ended: int) -> None:
-        """Process events until `joined` nodes have begun and `ended` have gone through all steps."""
+        """Process events until `joined` nodes have begun and `ended` have gone through all steps.
+
+        The last event is processed to its end: the sender of a message may go on in it as well.
+        """
+        message: tuple[float, ...] = ()
         while self.joined < joined or len(self.ends) < ended:
+            event = heappop(self._events)
+            message = event[:4]
+            self._process(event)
+        while self._events and self._events[0][:4] == message:
             self._process(heappop(self._events))
 
     def tally(self, until: float = math.inf) -> Tally:
