@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal
+from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role, read_compute_push
 from laggard.simulator.algorithms.sharding import Sharded, Shards
@@ -86,6 +86,11 @@ class Downpour(Sharded):
 
     Source: Dean et al. (2012), NIPS, algorithm 7.1.
     """
+
+    SPACE: ClassVar = {
+        "algorithm.n_push": {"choice": [1, 4]},
+        "algorithm.n_fetch": {"choice": [1, 4]},
+    }
 
     rule: Rule
     n_push: PositiveInt = 1

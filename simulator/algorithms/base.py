@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -39,12 +39,15 @@ class Algorithm(Settings):
         recovers: whether servers can crash and return from a checkpoint: a worker announces itself
             by None, a server answers each of a worker's messages, that one at once, and begins with
             `node.state` where that is not None.
+        SPACE: what `laggard league` tries besides the rates: dotted keys of a config and their
+            ranges, as in {"algorithm.local_steps": {"choice": [2, 8]}}.
     """
 
     topology: ClassVar[Topology] = Star()
     readmits: ClassVar[bool] = True
     only_collectives: ClassVar[bool] = False
     recovers: ClassVar[bool] = False
+    SPACE: ClassVar[Mapping[str, Any]] = {}
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, if any, and `worker` on workers."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
@@ -39,6 +39,8 @@ class EASGD(Algorithm):
 
     Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; section 3 (together).
     """
+
+    SPACE: ClassVar = {"algorithm.local_steps": {"choice": [1, 4, 16]}}
 
     rule: Rule
     elastic: Annotated[float, Range(above=0, most=1)] | None = None

@@ -1,6 +1,7 @@
 """Asynchronous parameter servers that average some of the gradients: K-async and n-softsync."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import ReadComputePush, Role, count_awaited
 from laggard.simulator.engine.cluster import Cluster
@@ -21,6 +22,8 @@ class KAsync(ReadComputePush):
 
     Source: Dutta et al. (2018), arXiv 1803.01113.
     """
+
+    SPACE: ClassVar = {"algorithm.wait_for": {"choice": [2, 4]}}
 
     wait_for: PositiveInt = 1
 
@@ -64,6 +67,8 @@ class SoftSync(ReadComputePush):
     Source: Zhang et al. (2016), arXiv 1511.05950 (n-softsync); Dutta et al. (2018), arXiv
     1803.01113 (K-batch-async).
     """
+
+    SPACE: ClassVar = {"algorithm.gradients": {"choice": [2, 4, 8]}}
 
     gradients: PositiveInt = 1
 

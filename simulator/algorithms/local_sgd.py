@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.sharding import Sharded, Shards
@@ -45,6 +45,8 @@ class LocalSGD(Sharded):
     Source: McMahan et al. (2017), arXiv 1602.05629 (FedAvg); Stich (2019), arXiv 1805.09767,
     algorithm 1.
     """
+
+    SPACE: ClassVar = {"algorithm.local_steps": {"choice": [2, 4, 8, 16, 32]}}
 
     rule: Rule
     local_steps: PositiveInt = 8

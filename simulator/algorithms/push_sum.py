@@ -50,6 +50,8 @@ class SGP(Elastic):
             smaller, and so are steps. Without overlap it matters where w does not stay 1.
     """
 
+    SPACE: ClassVar = {"algorithm.overlap": {"choice": [0, 1]}}
+
     topology: ClassVar[Topology] = Exponential(peers=1)
     one_model: ClassVar[bool] = False
 
@@ -160,6 +162,11 @@ class OverlapSGP(SGP):
         overlap: tau, in gradients; 0 waits for every exchange.
         local_steps: H, in gradients.
     """
+
+    SPACE: ClassVar = {
+        "algorithm.overlap": {"choice": [2, 4]},
+        "algorithm.local_steps": {"choice": [1, 4]},
+    }
 
     overlap: NonNegativeInt = 2
     local_steps: PositiveInt = 1

@@ -1,6 +1,7 @@
 """Stale synchronous parallel: an asynchronous server that bounds how far workers run ahead."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import ReadComputePush, Role
 from laggard.simulator.engine.node import Node
@@ -23,6 +24,8 @@ class SSP(ReadComputePush):
 
     Source: Ho et al. (2013), NIPS, with the clocks at the server and a read at every iteration.
     """
+
+    SPACE: ClassVar = {"algorithm.bound": {"choice": [1, 4, 16]}}
 
     bound: NonNegativeInt | None = 3
 

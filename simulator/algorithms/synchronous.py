@@ -1,6 +1,7 @@
 """The synchronous parameter server: it waits for all of its workers, or for the first of them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
@@ -204,6 +205,8 @@ class KSync(Synchronous):
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv
     1803.01113.
     """
+
+    SPACE: ClassVar = {"algorithm.wait_for": {"choice": [0.75, 0.9]}}
 
     wait_for: NumberOrShare | None = None
     cancel: bool = False

@@ -5,6 +5,7 @@ of the weights at which they were computed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.outgoing import Outgoing
@@ -112,6 +113,8 @@ class KBatchSync(PresentWeights):
     (Rennala SGD).
     """
 
+    SPACE: ClassVar = {"algorithm.gradients": {"choice": [4, 8, 16]}}
+
     gradients: PositiveInt = 1
 
     def contributions(
@@ -137,6 +140,8 @@ class Malenia(PresentWeights):
 
     Source: Tyurin & Richtarik (2023), arXiv 2305.12387, Malenia SGD.
     """
+
+    SPACE: ClassVar = {}
 
     gradients: PositiveInt | None = None
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import count
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.staging import Pipeline
@@ -24,6 +25,8 @@ class PipeDream2BW(Pipeline):
 
     Source: Narayanan et al. (2021), arXiv 2006.09503, section 3.1.
     """
+
+    SPACE: ClassVar = {"algorithm.micro_batches": {"choice": [4, 16, 64]}}
 
     micro_batches: PositiveInt = 4
 

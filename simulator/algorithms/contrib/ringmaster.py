@@ -1,6 +1,7 @@
 """Ringmaster: an asynchronous parameter server that discards gradients above a staleness."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.outgoing import Outgoing
@@ -25,6 +26,8 @@ class Ringmaster(Algorithm):
     Source: Maranjyan, Tyurin, Richtarik (2025), arXiv 2501.16168, Ringmaster ASGD without and with
     calculation stops.
     """
+
+    SPACE: ClassVar = {"algorithm.threshold": {"choice": [4, 16, 64]}}
 
     rule: Rule
     threshold: PositiveInt = 8

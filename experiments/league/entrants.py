@@ -1,0 +1,235 @@
+"""The entrants of a league: every method that accepts the cluster, each in its strongest form.
+
+Settings that change nothing but times, such as the collective, the buckets and the shards of a
+server, are chosen by the clock alone: the form that computes gradients fastest enters. Servers
+stand on the workers' machines, so that nobody has more hardware, unless the cluster's file says
+where they are. Of settings that change what is learnt, trials choose: a method declares them as
+`SPACE`, ranges as in `sweep.search`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.document import put
+from laggard.experiments.config.errors import ConfigError, error_line
+from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.config.installed import installed_plugins
+from laggard.experiments.config.search import is_rule_number
+from laggard.experiments.config.task import sizes_of
+from laggard.experiments.league.setting import Setting
+from laggard.simulator import ALGORITHMS, Algorithm, Deadlock, Outcome, Stop, Timing, simulate
+
+ALL_REDUCE, SERVER = "all_reduce", "sync_ps"
+COMPULSORY = (ALL_REDUCE, SERVER)
+"""The opponents without which there is no league, for they overlap communication and backward pass:
+all-reduce in buckets, and the sharded server in buckets.
+"""
+COLLECTIVES = ("hierarchical", "halving_doubling", "recursive_doubling", "tree", "ring")
+MAX_TIMELINES = 5
+"""Timelines of an entrant: combinations of its settings that move events."""
+MAX_PAIRS = 256
+"""Workers times shards: the time of a simulation is in proportion."""
+ROUNDS = 4
+"""Mini-batches of each worker in which the clock compares forms."""
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method in its strongest form.
+
+    Attributes:
+        name: of the method, or `module:Class`.
+        settings: dotted keys of its form.
+        ranges: of what its trials choose, as in `sweep.search`.
+        config: the form on the league's cluster and task, at the first of its timelines.
+        timelines: the settings that move events, a mapping a timeline.
+        asked: the number of settings that it asks to try, if it does.
+    """
+
+    name: str
+    settings: Settings
+    ranges: Mapping[str, Any]
+    config: Config
+    timelines: Sequence[Settings]
+    asked: int | None = None
+
+
+def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
+    """The names of all methods, those of plugins too, or of `only` and the compulsory ones.
+
+    Raises:
+        ConfigError: one of `only` is unknown.
+    """
+    installed = [entry.name for entry in installed_plugins([Algorithm])]
+    names = [*ALGORITHMS, *installed]
+    for name in only:
+        if name not in names:
+            problem = f"expected a method (see `laggard list methods`), got {name}"
+            raise ConfigError("", problem, "--methods")
+    if only:
+        names = [name for name in names if name in (*COMPULSORY, *only)]
+    return list(dict.fromkeys([*names, *added]))
+
+
+def find_entrants(
+    setting: Setting, names: Iterable[str], seed: int
+) -> tuple[list[Entrant], dict[str, str]]:
+    """The entrants, and the reason why each other method cannot enter.
+
+    Raises:
+        ConfigError: the cluster refuses a compulsory opponent, or there is no such plugin.
+    """
+    entrants = []
+    refused = {}
+    for name in names:
+        document = {**setting.base, "seed": seed, "algorithm": {"name": name}}
+        plain = fill_swept_keys(document) if ":" in name else None  # no such plugin: bad input
+        try:
+            config = plain or fill_swept_keys(document)
+            entrants.append(_enter(name, document, config, setting.ranges))
+        except ConfigError as error:
+            if name in COMPULSORY:
+                problem = f"a league needs {name} as an opponent, which this cluster refuses"
+                refusal = error.relocate(where=setting.cluster_file)
+                raise ConfigError("", f"{refusal}: {problem}") from None
+            refused[name] = str(error)
+    return entrants, refused
+
+
+def _enter(
+    name: str, document: Mapping[str, Any], plain: Config, ranges: Mapping[str, Any]
+) -> Entrant:
+    """The method in its fastest form.
+
+    Raises:
+        ConfigError: no form fits the cluster.
+    """
+    space = dict(getattr(type(plain.algorithm).recipe, "SPACE", {}))
+    asked = space.pop("runs", None)
+    timelines = _timelines(name, space)
+    refusals = []
+    for placed in _places_of_servers(document, plain):
+        fastest = None
+        for form in _combinations({**placed, **_forms(plain)}):
+            accepted = []
+            for timeline in timelines:
+                try:
+                    accepted.append((timeline, _check(document, {**form, **timeline})))
+                except ConfigError as error:
+                    refusals.append(error)
+            if accepted:
+                config = accepted[0][1]
+                seconds = _seconds_per_gradient(config)
+                if fastest is None or seconds < fastest[0]:
+                    kept = [timeline for timeline, _ in accepted]
+                    fastest = seconds, form, config, kept
+        if fastest is not None:
+            _, form, config, kept = fastest
+            own = {key: _restrict(key, limits, kept) for key, limits in space.items()}
+            return Entrant(name, form, {**ranges, **own}, config, kept, asked)
+    raise refusals[-1]  # of the plainest form
+
+
+def _timelines(name: str, space: Mapping[str, Any]) -> list[Settings]:
+    """The combinations of the settings that move events."""
+    values = {}
+    for key, limits in space.items():
+        choices = limits.get("choice")
+        if choices is None or not all(is_rule_number(key, value) for value in choices):
+            values[key] = choices or ()
+    number = prod(map(len, values.values()))
+    if not 1 <= number <= MAX_TIMELINES:
+        problem = f"expected choices of 1 to {MAX_TIMELINES} timelines, got {number}"
+        raise ConfigError("", f"{name}: SPACE: {problem}")
+    return list(_combinations(values))
+
+
+def _restrict(key: str, limits: Mapping[str, Any], timelines: Sequence[Settings]) -> Settings:
+    """A range of `SPACE` without the choices that no accepted timeline has."""
+    if key not in timelines[0]:
+        return dict(limits)
+    accepted = [timeline[key] for timeline in timelines]
+    return {"choice": [value for value in limits["choice"] if value in accepted]}
+
+
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[Settings]:
+    for combination in product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
+
+
+def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[str, list[bool]]]:
+    """On the workers' machines, else as the cluster has it; as it has it where there is none."""
+    workers = plain.cluster.workers
+    ranks = plain.algorithm.build(workers).roles(workers)
+    named = "colocated" in document["cluster"].get("network", {})
+    if named or all(rank >= 0 for rank in ranks):
+        return [{}]
+    return [{"cluster.network.colocated": [True]}, {}]
+
+
+def _forms(plain: Config) -> dict[str, Sequence[Any]]:
+    """The settings among which the clock chooses, of those that the method has; the plainest last.
+
+    A method that can go on without a worker does so where workers crash.
+    """
+    cluster = plain.build_cluster()
+    workers = cluster.workers
+    message = cluster.network.message_bytes
+    if message is None:
+        message = 4.0 * sum(layer.params for layer in plain.task.layers())
+    shards = max(1, min(workers, MAX_PAIRS // workers))
+    forms: dict[str, Sequence[Any]] = {
+        "collective": COLLECTIVES,
+        "bucket_bytes": (message / 4, None),
+        "slice_bytes": (message / 16,),
+        "shards": (shards, 1) if shards > 1 else (1,),
+    }
+    if cluster.has_crashes:
+        forms["on_crash"] = ("shrink",)
+    fields = type(plain.algorithm).model_fields
+    return {f"algorithm.{key}": values for key, values in forms.items() if key in fields}
+
+
+def _check(document: Mapping[str, Any], settings: Settings) -> Config:
+    """The config at some settings.
+
+    Raises:
+        ConfigError: it cannot run.
+    """
+    config = fill_swept_keys(with_settings(document, settings))
+    runs(config)
+    return config
+
+
+def with_settings(document: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """`document` with values of dotted keys."""
+    for key, value in settings.items():
+        document = put(document, key, value)
+    return document
+
+
+def _seconds_per_gradient(config: Config) -> float:
+    progress = clock(config, Stop(gradients=ROUNDS * config.cluster.workers)).progress
+    return progress.time / max(progress.gradients, 1)
+
+
+def clock(config: Config, stop: Stop) -> Outcome:
+    """The times of a run, simulated without learning: no event time depends on a tensor.
+
+    Raises:
+        ConfigError: no event is left in the simulation.
+    """
+    task = config.task
+    sizes = sizes_of(task.dataset) if hasattr(task, "dataset") else None
+    epoch = sizes.samples if sizes else getattr(task, "epoch", 60_000)
+    timing = Timing(getattr(task, "batch", 1), epoch, network=task.layers())
+    algorithm = config.algorithm.build(config.cluster.workers)
+    try:
+        return simulate(config.build_cluster(), algorithm, timing, stop=stop, seed=config.seed)
+    except Deadlock as error:
+        raise ConfigError("algorithm", error_line(error)) from None

@@ -1,0 +1,253 @@
+"""A league from its setting to its rows: trials, the target, the runs that report, the places."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.league.entrants import (
+    ALL_REDUCE,
+    Entrant,
+    Settings,
+    clock,
+    find_entrants,
+)
+from laggard.experiments.league.scores import places
+from laggard.experiments.league.setting import Setting
+from laggard.experiments.league.trials import CHOOSING_SEEDS, Choice, choose, plan_trials
+from laggard.experiments.results.measures import measure_runs
+from laggard.experiments.results.results import Results
+from laggard.experiments.running.sweep import SweepError
+from laggard.experiments.running.tuning import Simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXTENT = 1.5
+"""The length of a run that reports, in time limits: a later arrival at the target is a miss."""
+ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
+"""What the target is easier than what the overlapped all-reduce reaches within the time limit."""
+AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
+SLOW_WORKER = {"worker": 0, "factor": 5}
+FEWEST_SEEDS = 6
+"""Seeds that report: fewer have no interval of 95 %."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entrant in the table.
+
+    Attributes:
+        entrant: the method.
+        choice: what its trials have chosen.
+        times: by condition the seconds to the target, in the order of the seeds; infinite where it
+            was missed.
+        places: by condition.
+        measures: means over the seeds on the cluster as given: `final` (accuracy or loss),
+            `waiting`, `gradients` (computed in a run) and `cost_to` (worker-seconds to the target).
+        runs: the ids of the runs that report.
+    """
+
+    entrant: Entrant
+    choice: Choice
+    times: Mapping[str, Sequence[float]]
+    places: Mapping[str, int]
+    measures: Mapping[str, float]
+    runs: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.entrant.name
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its form, and those that trials have chosen."""
+        return {**self.entrant.settings, **self.choice.settings}
+
+
+@dataclass(frozen=True)
+class League:
+    """A league that has ended.
+
+    Attributes:
+        setting: the cluster and the task.
+        limit: the time limit (s).
+        budget: computed gradients of each method in all its trials, at most.
+        measure, target: the column of the metrics, and the value to be reached.
+        seeds: that reported.
+        rows: the entrants by place.
+        refused: why other methods did not enter.
+        results: the runs that reported.
+        report: their config.
+    """
+
+    setting: Setting
+    limit: float
+    budget: float
+    measure: str
+    target: float
+    seeds: Sequence[int]
+    rows: Sequence[Row]
+    refused: Mapping[str, str]
+    results: Results
+    report: Config
+
+
+def play(
+    setting: Setting,
+    names: Sequence[str],
+    simulate: Simulate,
+    budget: float = 25,
+    seeds: int = 12,
+    tell: Callable[[str], None] = lambda _: None,
+    first_seed: int = len(CHOOSING_SEEDS),
+) -> League:
+    """Play a league.
+
+    Args:
+        names: of the methods, as `names_of_methods` gives them; their order changes nothing.
+        simulate: simulates runs, as `partial(sweep, out=out)` does.
+        budget: gradients of a method's trials, in what the overlapped all-reduce computes within
+            the time limit.
+        seeds: the number of seeds that report.
+        tell: is called with each line of progress.
+        first_seed: the first of the seeds that report.
+
+    Raises:
+        ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
+        SweepError: runs of a compulsory opponent, or runs that report, have failed.
+    """
+    reporting = range(first_seed, first_seed + seeds)
+    if seeds < FEWEST_SEEDS or first_seed < len(CHOOSING_SEEDS):
+        problem = f"expected at least {FEWEST_SEEDS}, for an interval of 95 %, got {seeds}"
+        raise ConfigError("", problem, "--seeds")
+    entrants, refused = find_entrants(setting, sorted(set(names)), CHOOSING_SEEDS[0])
+    opponent = next(entrant for entrant in entrants if entrant.name == ALL_REDUCE)
+    end = clock(opponent.config, opponent.config.stop.build()).progress
+    gradients = budget * end.gradients
+    tell(f"time limit {end.time:.4g} s; {gradients:,.0f} gradients a method for its trials")
+    choices = {}
+    for entrant in entrants:
+        try:
+            plan = plan_trials(entrant, end.time, gradients, setting.settings)
+            tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
+            choices[entrant.name] = choose(entrant, plan, end.time, simulate)
+        except (ConfigError, SweepError) as error:
+            if entrant.name == ALL_REDUCE:
+                raise
+            refused[entrant.name] = str(error).partition("\n")[0]
+    playing = [entrant for entrant in entrants if entrant.name in choices]
+    measure, target = _target(choices[ALL_REDUCE].measured)
+    tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
+    report = _report_config(setting, playing, choices, end.time, reporting, measure, target)
+    results = simulate(report, runs(report))
+    rows = _rows(results, playing, choices, target)
+    return League(
+        setting, end.time, gradients, measure, target, reporting, rows, refused, results, report
+    )
+
+
+def _target(measured: Results) -> tuple[str, float]:
+    """The target: a little less than the mean of the overlapped all-reduce at the time limit.
+
+    Raises:
+        ConfigError: it has learnt nothing.
+    """
+    final = measured.final
+    start = measured.metrics.drop_duplicates(["run", "member"])
+    if "test_accuracy" in final:
+        accuracy = float(final["test_accuracy"].mean())
+        if accuracy > start["test_accuracy"].mean():
+            return "test_accuracy", accuracy - ACCURACY_MARGIN
+    else:
+        loss = float(final["test_loss"].mean())
+        if loss < start["test_loss"].mean():
+            return "test_loss", loss * LOSS_FACTOR
+    problem = "the overlapped all-reduce learnt nothing at any rate: write other ranges or a longer"
+    raise ConfigError("stop", f"{problem} limit into the task's file")
+
+
+def _report_config(
+    setting: Setting,
+    entrants: Sequence[Entrant],
+    choices: Mapping[str, Choice],
+    limit: float,
+    seeds: Sequence[int],
+    measure: str,
+    target: float,
+) -> Config:
+    """The config of the runs that report: each method at its own choice, under each condition."""
+    methods: dict[str, Settings] = {}
+    for entrant in entrants:
+        settings = {**entrant.settings, **choices[entrant.name].settings}
+        methods[entrant.name] = {"algorithm": {"name": entrant.name}, **settings}
+    slowdowns = [*setting.base["cluster"].get("slowdowns", []), SLOW_WORKER]
+    conditions: dict[str, Settings] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
+    evaluate: dict[str, Any] = {"every_seconds": limit / setting.evaluations}
+    if measure == "test_accuracy":
+        evaluate["target_accuracy"] = target
+    document = {
+        **setting.base,
+        "name": "report",
+        "question": "Which method reaches the target first on this cluster?",
+        "stop": {"time": EXTENT * limit},
+        "evaluate": evaluate,
+        "sweep": {"method": methods, "condition": conditions, "seed": list(seeds)},
+    }
+    return fill_swept_keys(document)
+
+
+def _rows(
+    results: Results, entrants: Sequence[Entrant], choices: Mapping[str, Choice], target: float
+) -> list[Row]:
+    """The rows, by place on the cluster as given."""
+    measured = _measure_all(results, target).sort_values("seed", kind="stable")
+    times = {}
+    for condition, part in measured.groupby("condition", observed=True):
+        by_method = part.groupby("method", observed=True)["time_to"]
+        times[str(condition)] = {str(name): list(values) for name, values in by_method}
+    ranks = {condition: places(of_methods) for condition, of_methods in times.items()}
+    given = measured[measured["condition"] == AS_GIVEN]
+    rows = []
+    for entrant in entrants:
+        name = entrant.name
+        own = given[given["method"] == name]
+        means = {
+            key: float(own[key].mean()) for key in ("final", "waiting", "gradients", "cost_to")
+        }
+        row = Row(
+            entrant,
+            choices[name],
+            {condition: times[condition][name] for condition in times},
+            {condition: ranks[condition][name] for condition in times},
+            means,
+            tuple(measured.loc[measured["method"] == name, "run"]),
+        )
+        rows.append(row)
+    # `places` keeps the order of medians
+    order = list(ranks[AS_GIVEN])
+    return sorted(rows, key=lambda row: (row.places[AS_GIVEN], order.index(row.name)))
+
+
+def _measure_all(results: Results, target: float) -> "pd.DataFrame":
+    """A row a run: the seconds to the target, infinite where it was missed, and other measures."""
+    table = measure_runs(results, "time_to", target).rename(columns={"value": "time_to"})
+    table["time_to"] = table["time_to"].fillna(np.inf)
+    final = "loss"
+    if "test_accuracy" in results.metrics:
+        final = "accuracy"
+    workers = {result.manifest["run"]: result.config.cluster.workers for result in results}
+    gradients = {
+        result.manifest["run"]: result.manifest["mileage"]["gradients"] for result in results
+    }
+    return table.assign(
+        final=measure_runs(results, final)["value"],
+        waiting=measure_runs(results, "waiting")["value"],
+        gradients=table["run"].map(gradients),
+        cost_to=table["time_to"] * table["run"].map(workers),
+    )

@@ -1,0 +1,49 @@
+"""The scores of a league: median seconds to the target, and places by paired differences."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from laggard.experiments.results.statistics import median_interval
+
+Times = Mapping[str, Sequence[float]]
+"""Seconds to the target by entrant, in the order of the seeds; a miss is infinite."""
+
+
+def places(times: Times) -> dict[str, int]:
+    """The place of each entrant, the best first.
+
+    The least median leads. With it share its place all those whose paired differences from it have
+    a 95 % interval that holds 0. The next place is that after all of these, and so on.
+    """
+    left = sorted(times, key=lambda name: (*_order(times[name]), name))
+    result: dict[str, int] = {}
+    while left:
+        leader = left[0]
+        shared = [name for name in left if is_tied(times[name], times[leader])]
+        place = len(result) + 1
+        result |= dict.fromkeys(shared, place)
+        left = [name for name in left if name not in shared]
+    return result
+
+
+def is_tied(times: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the 95 % interval of the median paired difference holds 0."""
+    _, low, high = median_interval(paired_differences(times, others))
+    return low <= 0 <= high
+
+
+def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Times less others of each seed; 0 where both have missed the target."""
+    differences = []
+    for time, other in zip(times, others, strict=True):
+        missed = np.isinf(time) and np.isinf(other)
+        differences.append(0.0 if missed else time - other)
+    return differences
+
+
+def _order(times: Sequence[float]) -> tuple[float, float]:
+    """The median; of equal ones the mean of those that reached the target decides."""
+    finite = [time for time in times if np.isfinite(time)]
+    mean = float(np.mean(finite)) if finite else np.inf
+    return median_interval(times)[0], mean

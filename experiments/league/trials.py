@@ -1,0 +1,161 @@
+"""The trials by which each entrant chooses its rates, within one budget of computed gradients.
+
+Trials are a random search with successive halving: of n settings a third goes on from the time
+limit / 9 to the limit / 3, and a third of these to the limit. So settings of one method are
+compared at equal virtual time. All settings and choosing seeds of a timeline are one ensemble.
+
+No method computes more gradients in all of its trials than the budget. It tries as many settings
+as that pays for on three seeds, or, where these would be fewer than nine, on one seed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys
+from laggard.experiments.config.search import numbered_draws
+from laggard.experiments.league.entrants import Entrant, Settings, clock, with_settings
+from laggard.experiments.results.results import Results
+from laggard.experiments.running.halving import Rung, halve
+from laggard.experiments.running.tuning import Simulate
+from laggard.simulator import Stop
+
+CHOOSING_SEEDS = (0, 1, 2)
+"""Learning seeds of the trials; their timeline has the first. None of them reports."""
+FEWEST_SETTINGS = 9
+"""Settings below which one choosing seed has to do."""
+FACTOR, RUNGS = 3, 3
+
+
+class Plan(NamedTuple):
+    """The trials of an entrant.
+
+    Attributes:
+        settings: the number that it tries.
+        seeds: the choosing seeds.
+        gradients: computed in all trials, at most.
+    """
+
+    settings: int
+    seeds: tuple[int, ...]
+    gradients: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the trials of an entrant have chosen.
+
+    Attributes:
+        plan: the trials.
+        settings: the dotted keys that they chose, with their values.
+        gradients: that they computed.
+        measured: the members at the chosen settings, at the time limit.
+    """
+
+    plan: Plan
+    settings: Settings
+    gradients: int
+    measured: Results
+
+
+def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Plan:
+    """As many settings as the budget pays for, at most `most`, or those that the entrant asks for.
+
+    Args:
+        limit: the time limit (s).
+
+    Raises:
+        ConfigError: the entrant asks for more than the budget pays for, or needs more for one
+            trial.
+    """
+    gradients = 0
+    for timeline in entrant.timelines:
+        config = fill_swept_keys(with_settings(_document(entrant), timeline))
+        gradients = max(gradients, clock(config, Stop(time=limit)).progress.gradients)
+    # a time limit ends a rung between two gradients of each worker
+    spare = entrant.config.cluster.workers
+    if entrant.asked is not None:
+        cost = _cost(entrant.asked, len(CHOOSING_SEEDS), gradients, spare)
+        if cost > budget:
+            problem = f"asks for {entrant.asked} settings, of about {cost:,} gradients"
+            raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
+        return Plan(entrant.asked, CHOOSING_SEEDS, cost)
+    plans = []
+    for seeds in (CHOOSING_SEEDS, CHOOSING_SEEDS[:1]):
+        settings = 0
+        while settings < most and _cost(settings + 1, len(seeds), gradients, spare) <= budget:
+            settings += 1
+        plans.append(Plan(settings, seeds, _cost(settings, len(seeds), gradients, spare)))
+    three_seeds, one_seed = plans
+    if three_seeds.settings >= min(FEWEST_SETTINGS, most):
+        return three_seeds
+    if one_seed.settings == 0:
+        problem = f"one setting takes about {_cost(1, 1, gradients, spare):,} gradients"
+        raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
+    return max(three_seeds, one_seed, key=lambda plan: (plan.settings >= FACTOR, len(plan.seeds)))
+
+
+def _cost(settings: int, seeds: int, gradients: int, spare: int) -> int:
+    """Gradients of all rungs.
+
+    Args:
+        gradients: of a run to the time limit.
+        spare: the rounding of a rung's gradients.
+    """
+    cost = 0
+    for rung in reversed(range(RUNGS)):
+        cost += settings * seeds * (gradients // FACTOR**rung + spare)
+        settings = max(1, settings // FACTOR)
+    return cost
+
+
+def choose(entrant: Entrant, plan: Plan, limit: float, simulate: Simulate) -> Choice:
+    """Run the trials of an entrant.
+
+    Raises:
+        SweepError: a run failed.
+        ConfigError: the trials computed more gradients than planned.
+    """
+    from laggard.experiments.config.grid import runs
+
+    config = trials_config(entrant, plan, limit)
+    gradients = 0
+    last: Rung | None = None
+    for rung in halve(config, lambda part: simulate(part, runs(part))):
+        for result in rung.results:
+            members = len(RunSpec(result.config).members)
+            gradients += result.manifest["mileage"]["gradients"] * members
+        last = rung
+    assert last is not None
+    if gradients > plan.gradients:
+        problem = f"expected at most {plan.gradients:,} gradients in its trials, got {gradients:,}"
+        raise ConfigError("", f"{entrant.name}: {problem}")
+    draws = numbered_draws(config.sweep["search"], "sweep.search")
+    settings = draws[last.best[0]]
+    return Choice(plan, settings, gradients, last.results.where(**settings))
+
+
+def trials_config(entrant: Entrant, plan: Plan, limit: float) -> Config:
+    """The config of the trials: a search with rungs of growing time."""
+    first = limit / FACTOR ** (RUNGS - 1)
+    halving = {"key": "stop.time", "from": first, "to": limit, "factor": FACTOR}
+    search = {**entrant.ranges, "runs": plan.settings, "halving": {**halving, "by": "test_loss"}}
+    document: dict[str, Any] = {
+        **_document(entrant),
+        "name": folder_name(entrant.name),
+        "stop": {"time": limit},
+        "evaluate": {"every_seconds": limit},
+        "sweep": {"search": search, "learning.seed": list(plan.seeds)},
+    }
+    return fill_swept_keys(document)
+
+
+def folder_name(name: str) -> str:
+    """The folder of an entrant's trials."""
+    return f"trials {name.replace(':', '.')}"
+
+
+def _document(entrant: Entrant) -> Mapping[str, Any]:
+    return entrant.config.explicit()
