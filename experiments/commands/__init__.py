@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MODULES = ("simulate", "configs", "results", "reproduce", "real")
+MODULES = ("simulate", "league", "configs", "results", "reproduce", "real")
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 

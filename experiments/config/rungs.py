@@ -70,9 +70,10 @@ def halving_of(config: Config) -> Halving | None:
         raise ConfigError(PLACE, f"expected at most {MAX_RUNGS} rungs, got {rungs} {steps}")
     budgets = [low]
     settings = [len(numbered_draws(search, "sweep.search"))]
-    while budgets[-1] < high:
+    for _ in range(rungs - 1):
         budgets.append(min(budgets[-1] * factor, high))
         settings.append(max(1, settings[-1] // factor))
+    budgets[-1] = high
     return Halving(keys.key, budgets, settings, by)
 
 

@@ -186,7 +186,7 @@ def _forms(plain: Config) -> dict[str, Sequence[Any]]:
     forms: dict[str, Sequence[Any]] = {
         "collective": COLLECTIVES,
         "bucket_bytes": (message / 4, None),
-        "slice_bytes": (message / 16,),
+        "slice_bytes": (message / 4,),
         "shards": (shards, 1) if shards > 1 else (1,),
     }
     if cluster.has_crashes:

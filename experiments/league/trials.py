@@ -8,13 +8,13 @@ No method computes more gradients in all of its trials than the budget. It tries
 as that pays for on three seeds, or, where these would be fewer than nine, on one seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import RunSpec, fill_swept_keys
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.search import numbered_draws
 from laggard.experiments.league.entrants import Entrant, Settings, clock, with_settings
 from laggard.experiments.results.results import Results
@@ -70,43 +70,43 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Pla
         ConfigError: the entrant asks for more than the budget pays for, or needs more for one
             trial.
     """
-    gradients = 0
+    gradients = [0] * RUNGS
     for timeline in entrant.timelines:
         config = fill_swept_keys(with_settings(_document(entrant), timeline))
-        gradients = max(gradients, clock(config, Stop(time=limit)).progress.gradients)
-    # a time limit ends a rung between two gradients of each worker
-    spare = entrant.config.cluster.workers
+        for rung, time in enumerate(_times(limit)):
+            computed = clock(config, Stop(time=time)).progress.gradients
+            gradients[rung] = max(gradients[rung], computed)
     if entrant.asked is not None:
-        cost = _cost(entrant.asked, len(CHOOSING_SEEDS), gradients, spare)
+        cost = _cost(entrant.asked, len(CHOOSING_SEEDS), gradients)
         if cost > budget:
-            problem = f"asks for {entrant.asked} settings, of about {cost:,} gradients"
+            problem = f"asks for {entrant.asked} settings, of up to {cost:,} gradients"
             raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
         return Plan(entrant.asked, CHOOSING_SEEDS, cost)
     plans = []
     for seeds in (CHOOSING_SEEDS, CHOOSING_SEEDS[:1]):
         settings = 0
-        while settings < most and _cost(settings + 1, len(seeds), gradients, spare) <= budget:
+        while settings < most and _cost(settings + 1, len(seeds), gradients) <= budget:
             settings += 1
-        plans.append(Plan(settings, seeds, _cost(settings, len(seeds), gradients, spare)))
+        plans.append(Plan(settings, seeds, _cost(settings, len(seeds), gradients)))
     three_seeds, one_seed = plans
     if three_seeds.settings >= min(FEWEST_SETTINGS, most):
         return three_seeds
     if one_seed.settings == 0:
-        problem = f"one setting takes about {_cost(1, 1, gradients, spare):,} gradients"
+        problem = f"one setting takes up to {_cost(1, 1, gradients):,} gradients"
         raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
-    return max(three_seeds, one_seed, key=lambda plan: (plan.settings >= FACTOR, len(plan.seeds)))
+    return one_seed
 
 
-def _cost(settings: int, seeds: int, gradients: int, spare: int) -> int:
-    """Gradients of all rungs.
+def _times(limit: float) -> list[float]:
+    """The virtual times (s) at which the rungs end."""
+    return [limit / FACTOR**rung for rung in reversed(range(RUNGS))]
 
-    Args:
-        gradients: of a run to the time limit.
-        spare: the rounding of a rung's gradients.
-    """
+
+def _cost(settings: int, seeds: int, gradients: Sequence[int]) -> int:
+    """Gradients of all rungs, of which a run of each computes `gradients`."""
     cost = 0
-    for rung in reversed(range(RUNGS)):
-        cost += settings * seeds * (gradients // FACTOR**rung + spare)
+    for of_rung in gradients:
+        cost += settings * seeds * of_rung
         settings = max(1, settings // FACTOR)
     return cost
 
@@ -118,8 +118,6 @@ def choose(entrant: Entrant, plan: Plan, limit: float, simulate: Simulate) -> Ch
         SweepError: a run failed.
         ConfigError: the trials computed more gradients than planned.
     """
-    from laggard.experiments.config.grid import runs
-
     config = trials_config(entrant, plan, limit)
     gradients = 0
     last: Rung | None = None
@@ -139,8 +137,7 @@ def choose(entrant: Entrant, plan: Plan, limit: float, simulate: Simulate) -> Ch
 
 def trials_config(entrant: Entrant, plan: Plan, limit: float) -> Config:
     """The config of the trials: a search with rungs of growing time."""
-    first = limit / FACTOR ** (RUNGS - 1)
-    halving = {"key": "stop.time", "from": first, "to": limit, "factor": FACTOR}
+    halving = {"key": "stop.time", "from": _times(limit)[0], "to": limit, "factor": FACTOR}
     search = {**entrant.ranges, "runs": plan.settings, "halving": {**halving, "by": "test_loss"}}
     document: dict[str, Any] = {
         **_document(entrant),

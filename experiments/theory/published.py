@@ -1,5 +1,6 @@
 """Published measurements of clusters, beside the simulation of the same clusters."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -13,10 +14,24 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import parse_yaml
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.load import load
-from laggard.simulator import simulate
+from laggard.simulator import Cluster, simulate
 
 Labels = tuple[str, ...]
 REPORTED, COMPUTING = "reported", "share of time computing"
+
+
+class MeasuredCluster(NamedTuple):
+    """A cluster on which a simulation predicts what was measured.
+
+    Attributes:
+        workers: the numbers that were measured.
+        bandwidths: of a card (bytes/s).
+        error: the largest error of a simulated figure, as a share of the reported one.
+    """
+
+    workers: list[int]
+    bandwidths: list[float]
+    error: float
 
 
 class Published(NamedTuple):
@@ -27,11 +42,13 @@ class Published(NamedTuple):
         unit: of the figures.
         figures: by the labels of a run of the config as text, in the order of its axes, without the
             axis `transfer`.
+        cluster: where its figures are predictions, and not bounds.
     """
 
     source: str
     unit: str
     figures: Mapping[Labels, float]
+    cluster: MeasuredCluster | None = None
 
 
 @cache
@@ -43,8 +60,31 @@ def published() -> Mapping[str, Published]:
         figures = {}
         for *labels, figure in entry["figures"]:
             figures[tuple(labels)] = figure
-        tables[name] = Published(entry["source"], entry["unit"], figures)
+        cluster = None
+        if "cluster" in entry:
+            cluster = MeasuredCluster(**entry["cluster"])
+        tables[name] = Published(entry["source"], entry["unit"], figures, cluster)
     return tables
+
+
+def nearest_measured(cluster: Cluster) -> str:
+    """The measured cluster that is nearest in workers and bandwidth, and the error of predictions.
+
+    The distance is |log(P / P')| + |log(B / B')|, for P workers with cards of B bytes/s.
+    """
+    distances = {}
+    for table in published().values():
+        if table.cluster is None:
+            continue
+        for workers in table.cluster.workers:
+            for bandwidth in table.cluster.bandwidths:
+                ratios = cluster.workers / workers, cluster.network.bandwidth / bandwidth
+                distance = sum(abs(math.log(ratio)) for ratio in ratios)
+                distances[distance, workers, bandwidth] = table
+    (_, workers, bandwidth), table = min(distances.items(), key=lambda item: item[0])
+    assert table.cluster is not None
+    where = f"{workers} workers, cards of {8 * bandwidth / 1e9:g} Gb/s"
+    return f"{table.source} ({where}), predicted within {table.cluster.error:.0%}"
 
 
 def simulated_figure(run: RunSpec, unit: str) -> float:
@@ -101,7 +141,7 @@ def compare_gains() -> pd.DataFrame:
         rows.append((network, servers, bandwidth, transfer, step_seconds(run)))
     table = pd.DataFrame(rows, columns=[*keys, "bandwidth", "transfer", "seconds"])
     seconds = table.pivot(index=[*keys, "bandwidth"], columns="transfer", values="seconds")
-    _, gain, reported = published()["p3"]
+    _, gain, reported, _ = published()["p3"]
     gains = (seconds["layers in order"] / seconds["P3"]).rename(gain).reset_index()
     best = gains.groupby(keys)[gain].idxmax()
     greatest = gains.loc[best].reset_index(drop=True)

@@ -1,0 +1,65 @@
+"""The files of a league: a figure, an HTML page, JSON, and the config of the runs that report."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from laggard.experiments.config.document import text_of
+from laggard.experiments.figures import FIGURES
+from laggard.experiments.league.play import AS_GIVEN, League
+from laggard.experiments.league.words import honesty, record, rules, sentence, table
+from laggard.experiments.results.files import whole_file
+
+HERE = Path(__file__).parent
+MAX_LINES = 6
+"""Methods that the figure shows: the best, and the overlapped all-reduce."""
+FIGURE, PAGE, DATA, CONFIG = "league.png", "league.html", "league.json", "league.yaml"
+
+
+def write_league(league: League, out: Path) -> list[Path]:
+    """Write all files of a league to a folder; return their paths.
+
+    Raises:
+        OSError: one of them cannot be written.
+    """
+    report = {**league.report.explicit(), "sweep": league.report.sweep}
+    texts = {DATA: json.dumps(record(league), indent=2), CONFIG: text_of(report)}
+    draw_figure(league, out / FIGURE)
+    texts[PAGE] = page(league, (out / FIGURE).read_bytes())
+    for name, text in texts.items():
+        with whole_file(out / name) as part:
+            part.write_text(f"{text}\n", encoding="utf-8")
+    return [out / name for name in (PAGE, FIGURE, DATA, CONFIG)]
+
+
+def draw_figure(league: League, path: Path) -> None:
+    """Draw accuracy and loss against virtual time, the best methods at their chosen rates."""
+    names = [row.name for row in league.rows][:MAX_LINES]
+    shown = league.results.where(condition=AS_GIVEN, method=names)
+    FIGURES["learning"].draw(shown, path)
+
+
+def page(league: League, figure: bytes) -> str:
+    """The page; it has no script and refers to nothing outside itself."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    heading, *rows = table(league)
+    return environment.get_template("page.html").render(
+        sentence=sentence(league),
+        cluster=league.setting.cluster_file,
+        task=league.setting.task_file,
+        heading=heading,
+        rows=rows,
+        bounds=honesty(league),
+        rules=rules(league),
+        refused=league.refused,
+        figure=b64encode(figure).decode(),
+        config=text_of({"cluster": league.setting.base["cluster"]}),
+    )

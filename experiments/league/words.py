@@ -1,0 +1,221 @@
+"""What came out of a league, in words: a sentence, a table, and what bounds its worth."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import laggard
+from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, Settings
+from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, League, Row
+from laggard.experiments.league.trials import CHOOSING_SEEDS
+from laggard.experiments.results.formats import format_setting
+from laggard.experiments.results.statistics import median_interval
+from laggard.experiments.theory.published import nearest_measured
+
+NOT_MODELLED = (
+    "Not modelled: memory, the time of copies and kernels beside a mini-batch's, computation that "
+    "slows while its machine sends, and traffic of others on the network."
+)
+
+
+def sentence(league: League) -> str:
+    """The answer in one sentence."""
+    first, *others = league.rows
+    goal = _goal(league)
+    median, low, high = median_interval(first.times[AS_GIVEN])
+    slowed = f"with one worker five times slower, {_names(_first(league.rows, SLOW))}"
+    if not math.isfinite(median):
+        return f"On this cluster no method reaches {goal} in most seeds; {slowed}."
+    text = f"On this cluster {first.name} reaches {goal} in {_seconds(median, low, high)}"
+    overlapped = next(row for row in league.rows if row.name == ALL_REDUCE)
+    opponent, *_ = median_interval(overlapped.times[AS_GIVEN])
+    if first is overlapped:
+        text = f"{text}, and no method is sooner"
+    elif math.isinf(opponent):
+        text = f"{text}, which overlapped all-reduce misses"
+    elif overlapped.places[AS_GIVEN] == 1:
+        text = f"{text}, no sooner than overlapped all-reduce"
+    else:
+        text = f"{text}, {opponent / median:.2g} times sooner than overlapped all-reduce"
+    shared = [row for row in others if row.places[AS_GIVEN] == 1 and row is not overlapped]
+    if shared:
+        text = f"{text}, and shares the first place with {_names(shared)}"
+    return f"{text}; {slowed}."
+
+
+def _first(rows: Sequence[Row], condition: str) -> list[Row]:
+    """The rows on the first place; none where that misses the target."""
+    first = [row for row in rows if row.places[condition] == 1]
+    return [row for row in first if math.isfinite(median_interval(row.times[condition])[0])]
+
+
+def _names(rows: Sequence[Row]) -> str:
+    *others, last = [row.name for row in rows] or ["none"]
+    if not others:
+        return last
+    return f"{', '.join(others)} and {last}"
+
+
+def _goal(league: League) -> str:
+    if league.measure == "test_accuracy":
+        return f"{100 * league.target:.1f} %"
+    return f"a loss of {league.target:.3g}"
+
+
+def _seconds(median: float, low: float, high: float) -> str:
+    """The median and its interval; an infinite end is a miss.
+
+    Example:
+        >>> _seconds(41.2, 38.04, float("inf"))
+        '41.2 s (38 to a miss)'
+        >>> _seconds(float("inf"), 38.04, float("inf"))
+        'miss'
+    """
+    if not math.isfinite(median):
+        return "miss"
+    ends = ["a miss" if math.isinf(end) else f"{end:.3g}" for end in (low, high)]
+    return f"{median:.3g} s ({' to '.join(ends)})"
+
+
+def table(league: League) -> list[list[str]]:
+    """The heading and a row an entrant, as text."""
+    final = "final loss"
+    if league.measure == "test_accuracy":
+        final = "final accuracy"
+    heading = ["place", "method", f"time to {_goal(league)}", "reached", "worker-seconds"]
+    heading += ["waiting", final, SLOW, "place then", "settings"]
+    lines = [heading]
+    for row in league.rows:
+        reached = sum(map(math.isfinite, row.times[AS_GIVEN]))
+        ended = f"{row.measures['final']:.3g}"
+        if league.measure == "test_accuracy":
+            ended = f"{100 * row.measures['final']:.1f} %"
+        cost = row.measures["cost_to"]
+        line = [
+            str(row.places[AS_GIVEN]),
+            row.name,
+            _seconds(*median_interval(row.times[AS_GIVEN])),
+            f"{reached} of {len(league.seeds)}",
+            f"{cost:.3g}" if math.isfinite(cost) else "miss",
+            f"{row.measures['waiting']:.0%}",
+            ended,
+            _seconds(*median_interval(row.times[SLOW])),
+            str(row.places[SLOW]),
+            settings_text(row.settings),
+        ]
+        lines.append(line)
+    return lines
+
+
+def settings_text(settings: Settings) -> str:
+    """Settings by the last words of their keys.
+
+    Example:
+        >>> settings_text({"algorithm.shards": 4, "learning.lr": 0.1})
+        'shards 4, lr 0.1'
+    """
+    words = []
+    for key, value in settings.items():
+        words.append(f"{key.rpartition('.')[2]} {format_setting(value)}")
+    return ", ".join(words)
+
+
+def text_table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells, aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = []
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        rows.append("  ".join(cells).rstrip())
+    return "\n".join(rows)
+
+
+def honesty(league: League) -> list[str]:
+    """What bounds the worth of the answer."""
+    config = league.report
+    layers = config.task.layers()
+    params = sum(layer.params for layer in layers)
+    message = config.build_cluster().network.message_bytes
+    if message is None:
+        message = 4.0 * params
+    task = f"{config.task.model} of {params:,} parameters in messages of {message:,.4g} bytes"
+    nearest = nearest_measured(config.build_cluster())
+    return [
+        NOT_MODELLED,
+        f"The task is small: {task}. It ranks time and staleness, not the quality of large models.",
+        f"The nearest measured cluster: {nearest}.",
+    ]
+
+
+def rules(league: League) -> list[str]:
+    """How to read the table."""
+    choosing = ", ".join(map(str, CHOOSING_SEEDS))
+    first, last = league.seeds[0], league.seeds[-1]
+    opponents = " and ".join(COMPULSORY)
+    return [
+        f"Times are medians of seeds {first} to {last} with their 95 % interval (order statistics). "
+        f"A seed that has not reached the target after {EXTENT * league.limit:.4g} s is a miss, "
+        "which counts as infinite.",
+        "A place is shared where the 95 % interval of the paired differences of equal seeds holds "
+        "0; all methods have the same compute times by rank and seed.",
+        f"The target was fixed before these seeds ran: what overlapped {ALL_REDUCE} reaches at its "
+        f"best rate within the time limit of {league.limit:.4g} s, less a margin of 0.2 points of "
+        "accuracy, or 1 % of the loss.",
+        f"Seeds {choosing} chose rates and other settings, by the test loss at the time limit, in "
+        f"at most {league.budget:,.0f} computed gradients a method, with successive halving at "
+        "equal virtual time. They report nothing; the test set is the same.",
+        f"{opponents} compete in buckets that overlap the backward pass, where that is faster and "
+        "the cluster allows it; collective, buckets and shards are the fastest by the clock. "
+        "Servers stand on the workers' machines.",
+        f"With {SLOW.replace('one worker', 'worker 0')}, each method keeps the settings chosen "
+        "without it.",
+    ]
+
+
+def record(league: League) -> dict[str, Any]:
+    """The league as plain data; None stands for a miss."""
+    rows = []
+    for row in league.rows:
+        times = {}
+        for condition, of_seeds in row.times.items():
+            median, low, high = map(_finite, median_interval(of_seeds))
+            times[condition] = {
+                "place": row.places[condition],
+                "median": median,
+                "low": low,
+                "high": high,
+                "by_seed": [_finite(time) for time in of_seeds],
+            }
+        entry = {
+            "method": row.name,
+            "settings": row.settings,
+            "seconds_to_target": times,
+            "measures": {key: _finite(value) for key, value in row.measures.items()},
+            "trials": {
+                "settings": row.choice.plan.settings,
+                "seeds": list(row.choice.plan.seeds),
+                "gradients": row.choice.gradients,
+            },
+            "runs": list(row.runs),
+        }
+        rows.append(entry)
+    return {
+        "laggard": laggard.__version__,
+        "sentence": sentence(league),
+        "cluster": league.setting.cluster_file,
+        "task": league.setting.task_file,
+        "time_limit": league.limit,
+        "budget": league.budget,
+        "target": {league.measure: league.target},
+        "seeds": list(league.seeds),
+        "rows": rows,
+        "refused": dict(league.refused),
+        "rules": rules(league),
+        "bounds": honesty(league),
+    }
+
+
+def _finite(value: float) -> float | None:
+    if math.isfinite(value):
+        return float(value)
+    return None
