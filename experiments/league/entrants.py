@@ -139,12 +139,16 @@ def _timelines(name: str, space: Mapping[str, Any]) -> list[Settings]:
     """The combinations of the settings that move events."""
     values = {}
     for key, limits in space.items():
-        choices = limits.get("choice")
-        if choices is None or not all(is_rule_number(key, value) for value in choices):
-            values[key] = choices or ()
+        ((kind, ends),) = limits.items()
+        if all(is_rule_number(key, end) for end in ends):
+            continue
+        if kind != "choice":
+            problem = f"expected {{choice: [...]}}, since {key} moves events, got {kind}"
+            raise ConfigError("", f"{name}: SPACE: {problem}")
+        values[key] = ends
     number = prod(map(len, values.values()))
-    if not 1 <= number <= MAX_TIMELINES:
-        problem = f"expected choices of 1 to {MAX_TIMELINES} timelines, got {number}"
+    if number > MAX_TIMELINES:
+        problem = f"expected choices that make at most {MAX_TIMELINES} timelines, got {number}"
         raise ConfigError("", f"{name}: SPACE: {problem}")
     return list(_combinations(values))
 

@@ -105,7 +105,6 @@ def play(
     budget: float = 25,
     seeds: int = 12,
     tell: Callable[[str], None] = lambda _: None,
-    first_seed: int = len(CHOOSING_SEEDS),
 ) -> League:
     """Play a league.
 
@@ -116,14 +115,14 @@ def play(
             the time limit.
         seeds: the number of seeds that report.
         tell: is called with each line of progress.
-        first_seed: the first of the seeds that report.
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
         SweepError: runs of a compulsory opponent, or runs that report, have failed.
     """
+    first_seed = max(CHOOSING_SEEDS) + 1
     reporting = range(first_seed, first_seed + seeds)
-    if seeds < FEWEST_SEEDS or first_seed < len(CHOOSING_SEEDS):
+    if seeds < FEWEST_SEEDS:
         problem = f"expected at least {FEWEST_SEEDS}, for an interval of 95 %, got {seeds}"
         raise ConfigError("", problem, "--seeds")
     entrants, refused = find_entrants(setting, sorted(set(names)), CHOOSING_SEEDS[0])
