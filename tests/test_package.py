@@ -35,6 +35,7 @@ EXPECTED = (
     "models/digits.npz",
     "answers/delay-rate.csv",
     "experiments/laggard.mplstyle",
+    "experiments/league/page.html",
     "experiments/report/page.html",
     "experiments/report/page.css",
     "experiments/questions/first.md.jinja",

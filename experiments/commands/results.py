@@ -123,7 +123,8 @@ def table_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         metavar="VALUE",
         help="accuracy, loss, train_loss, consensus, time, updates, samples or epochs at the end; "
-        "time_to, updates_to, samples_to or epochs_to the target; "
+        "time_to, updates_to, samples_to, epochs_to or cost_to (worker-seconds) the target; "
+        "speedup, efficiency over cluster.workers; "
         "staleness, max_staleness, waiting",
     )
     parser.add_argument(

@@ -33,6 +33,7 @@ ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
 """What the target is easier than what the overlapped all-reduce reaches within the time limit."""
 AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
 SLOW_WORKER = {"worker": 0, "factor": 5}
+MEASURES_SHOWN = ("final", "waiting", "gradients", "cost_to")
 FEWEST_SEEDS = 6
 """Seeds that report: fewer have no interval of 95 %."""
 
@@ -47,7 +48,7 @@ class Row:
         times: by condition the seconds to the target, in the order of the seeds; infinite where it
             was missed.
         places: by condition.
-        measures: means over the seeds on the cluster as given: `final` (accuracy or loss),
+        measures: medians over the seeds on the cluster as given: `final` (accuracy or loss),
             `waiting`, `gradients` (computed in a run) and `cost_to` (worker-seconds to the target).
         runs: the ids of the runs that report.
     """
@@ -140,7 +141,7 @@ def play(
             if entrant.name == ALL_REDUCE:
                 raise
             refused[entrant.name] = str(error).partition("\n")[0]
-    playing = [entrant for entrant in entrants if entrant.name in choices]
+    playing = {entrant.name: entrant for entrant in entrants if entrant.name in choices}
     measure, target = _target(choices[ALL_REDUCE].measured)
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
     report = _report_config(setting, playing, choices, end.time, reporting, measure, target)
@@ -173,7 +174,7 @@ def _target(measured: Results) -> tuple[str, float]:
 
 def _report_config(
     setting: Setting,
-    entrants: Sequence[Entrant],
+    entrants: Mapping[str, Entrant],
     choices: Mapping[str, Choice],
     limit: float,
     seeds: Sequence[int],
@@ -182,9 +183,9 @@ def _report_config(
 ) -> Config:
     """The config of the runs that report: each method at its own choice, under each condition."""
     methods: dict[str, Settings] = {}
-    for entrant in entrants:
-        settings = {**entrant.settings, **choices[entrant.name].settings}
-        methods[entrant.name] = {"algorithm": {"name": entrant.name}, **settings}
+    for name, entrant in entrants.items():
+        settings = {**entrant.settings, **choices[name].settings}
+        methods[name] = {"algorithm": {"name": name}, **settings}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), SLOW_WORKER]
     conditions: dict[str, Settings] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
     evaluate: dict[str, Any] = {"every_seconds": limit / setting.evaluations}
@@ -202,7 +203,10 @@ def _report_config(
 
 
 def _rows(
-    results: Results, entrants: Sequence[Entrant], choices: Mapping[str, Choice], target: float
+    results: Results,
+    entrants: Mapping[str, Entrant],
+    choices: Mapping[str, Choice],
+    target: float,
 ) -> list[Row]:
     """The rows, by place on the cluster as given."""
     measured = _measure_all(results, target).sort_values("seed", kind="stable")
@@ -213,24 +217,19 @@ def _rows(
     ranks = {condition: places(of_methods) for condition, of_methods in times.items()}
     given = measured[measured["condition"] == AS_GIVEN]
     rows = []
-    for entrant in entrants:
-        name = entrant.name
+    for name in ranks[AS_GIVEN]:  # by place, then by the median
         own = given[given["method"] == name]
-        means = {
-            key: float(own[key].mean()) for key in ("final", "waiting", "gradients", "cost_to")
-        }
+        medians = {key: float(own[key].median()) for key in MEASURES_SHOWN}
         row = Row(
-            entrant,
+            entrants[name],
             choices[name],
             {condition: times[condition][name] for condition in times},
             {condition: ranks[condition][name] for condition in times},
-            means,
+            medians,
             tuple(measured.loc[measured["method"] == name, "run"]),
         )
         rows.append(row)
-    # `places` keeps the order of medians
-    order = list(ranks[AS_GIVEN])
-    return sorted(rows, key=lambda row: (row.places[AS_GIVEN], order.index(row.name)))
+    return rows
 
 
 def _measure_all(results: Results, target: float) -> "pd.DataFrame":
@@ -240,7 +239,6 @@ def _measure_all(results: Results, target: float) -> "pd.DataFrame":
     final = "loss"
     if "test_accuracy" in results.metrics:
         final = "accuracy"
-    workers = {result.manifest["run"]: result.config.cluster.workers for result in results}
     gradients = {
         result.manifest["run"]: result.manifest["mileage"]["gradients"] for result in results
     }
@@ -248,5 +246,5 @@ def _measure_all(results: Results, target: float) -> "pd.DataFrame":
         final=measure_runs(results, final)["value"],
         waiting=measure_runs(results, "waiting")["value"],
         gradients=table["run"].map(gradients),
-        cost_to=table["time_to"] * table["run"].map(workers),
+        cost_to=measure_runs(results, "cost_to", target)["value"].fillna(np.inf),
     )

@@ -82,7 +82,7 @@ def table(league: League) -> list[list[str]]:
     final = "final loss"
     if league.measure == "test_accuracy":
         final = "final accuracy"
-    heading = ["place", "method", f"time to {_goal(league)}", "reached", "worker-seconds"]
+    heading = ["place", "method", f"time to {_goal(league)}", "reached"]
     heading += ["waiting", final, SLOW, "place then", "settings"]
     lines = [heading]
     for row in league.rows:
@@ -90,13 +90,11 @@ def table(league: League) -> list[list[str]]:
         ended = f"{row.measures['final']:.3g}"
         if league.measure == "test_accuracy":
             ended = f"{100 * row.measures['final']:.1f} %"
-        cost = row.measures["cost_to"]
         line = [
             str(row.places[AS_GIVEN]),
             row.name,
             _seconds(*median_interval(row.times[AS_GIVEN])),
             f"{reached} of {len(league.seeds)}",
-            f"{cost:.3g}" if math.isfinite(cost) else "miss",
             f"{row.measures['waiting']:.0%}",
             ended,
             _seconds(*median_interval(row.times[SLOW])),

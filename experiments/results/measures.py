@@ -37,11 +37,18 @@ MEASURES = {
     "updates_to": Measure("updates", 1, "", "updates to {target}"),
     "samples_to": Measure("samples", 1, "", "samples to {target}"),
     "epochs_to": Measure("epoch", 1, "", "epochs to {target}"),
+    "cost_to": Measure("time", 1, "s", "worker-seconds to {target}"),
+    "speedup": Measure("time", 1, "", "speedup"),
+    "efficiency": Measure("time", 100, "%", "efficiency"),
     "staleness": Measure("staleness", 1, "", "mean staleness"),
     "max_staleness": Measure("staleness", 1, "", "max staleness"),
     "waiting": Measure("waiting", 100, "%", "waiting"),
 }
-"""At the end of the run; `..._to` at the first evaluation that reaches the target."""
+"""At the end of the run; `..._to` at the first evaluation that reaches the target.
+
+`cost_to` is P times `time_to`. With T(P) the `time_to` of P workers, and P' the fewest that were
+swept, `speedup` is T(P') / T(P) and `efficiency` P' / P times that, at the same seed.
+"""
 CURVES = {
     "test_accuracy": "test accuracy (%)",
     "test_loss": "test loss",
@@ -73,6 +80,8 @@ def measure_runs(
         raise ValueError(f"{value}: no such value; {hint}")
     results = as_results(results)
     final = results.final
+    if value in ("speedup", "efficiency"):
+        return _compare_workers(results, value, target)
     column = MEASURES[value].column
     run = final["run"].astype(str)
     diverged = final["status"] == "diverged"
@@ -81,6 +90,9 @@ def measure_runs(
         measure, limit = goal(results, target)
         followed = final[column]
         number = first_at_target(results, measure, dict.fromkeys(results.names, limit), column)
+        if value == "cost_to":
+            workers = run.map(workers_of(results))
+            number, followed = number * workers, followed * workers
     elif value == "staleness":
         number = run.map(staleness(results)["mean"])
     elif value == "max_staleness":
@@ -96,6 +108,33 @@ def measure_runs(
     rows = final[["run", *results.keys, "member"]].assign(run=run)
     never = final["status"] != "finished"
     return rows.assign(never=never, diverged=diverged, followed=followed, value=number)
+
+
+def _compare_workers(results: Results, value: str, target: float | None) -> "pd.DataFrame":
+    """`measure_runs` of a `speedup` or an `efficiency`: 0 where only the fewest workers reach the
+    target, NaN where these miss it. At several learning rates the fewest workers have their best.
+    """
+    key = "cluster.workers"
+    if key not in results.keys:
+        raise ValueError(f"{value}: expected {key} among the swept keys")
+    table = measure_runs(results, "time_to", target)
+    workers = table[key].astype(float)
+    rates = [name for name in results.keys if name.startswith("learning.") and not is_seed(name)]
+    shared = [name for name in results.keys if name != key and name not in rates]
+    setting = [table[name].astype(object) for name in shared] or [workers.map(lambda _: 0)]
+    fewest = workers.groupby(setting, dropna=False).transform("min")
+    at_fewest = table["value"].where(workers == fewest)
+    reference = at_fewest.groupby(setting, dropna=False).transform("min")
+    number = reference / table["value"].fillna(math.inf)
+    if value == "efficiency":
+        number = number * fewest / workers
+    return table.assign(value=number)
+
+
+def workers_of(results: Results) -> dict[str, int]:
+    """The number of workers of each run, by the name of the run."""
+    pairs = zip(results.names, results, strict=True)
+    return {name: result.setting("cluster.workers") for name, result in pairs}
 
 
 def first_at_target(

@@ -13,7 +13,7 @@ from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.results import measures, selection, tables
 from laggard.experiments.results.formats import format_estimate
-from laggard.experiments.results.measures import summary
+from laggard.experiments.results.measures import measure_runs, summary
 from laggard.experiments.results.selection import best
 from laggard.experiments.results.statistics import Estimate
 from laggard.experiments.results.tables import FORMATS, label_results, table
@@ -390,3 +390,48 @@ def test_interval_of_share_ends_at_0_and_1(results):
     assert shown == ["10 (0.395 to 60.4) %", "50 (16.9 to 76.9) %", "90 (39.6 to 99.6) %"]
     # of a mean time by t
     assert format_estimate(every[0], 1, "s", show_n=False) == "0.10 (0.00498 to 0.605) s"
+
+
+def test_speedup_follows_from_equal_steps(tmp_path):
+    """Without noise P workers on a free network learn what one does in the same seconds.
+
+    So the speedup is 1, the efficiency 1 / P and the cost P times the seconds; ten times slower
+    workers have a speedup of 1/10, and what misses the target has 0.
+    """
+    path = tmp_path / "workers.yaml"
+    path.write_text(
+        "algorithm: sync_ps\n"
+        "task: {model: quadratic}\n"
+        "learning: {lr: 0.5}\n"
+        "stop: {time: 40}\n"
+        "evaluate: {every_updates: 1}\n"
+        "sweep:\n"
+        "  cluster.workers: [2, 4, 8, 16]\n"
+        "  cluster.compute.mean: [1.0]\n",
+        encoding="utf-8",
+    )
+    slower = ["cluster.slowdowns=[{worker: 4, factor: 10}]", "sweep.cluster.workers=[8]"]
+    missing = ["stop.time=2", "sweep.cluster.workers=[16]"]
+    parts = [
+        sweep(load(path, "sweep.cluster.workers=[2, 4]"), tmp_path, jobs=1),
+        sweep(load(path, *slower), tmp_path, jobs=1),
+        sweep(load(path, *missing), tmp_path, jobs=1),
+    ]
+    results = Results([result for part in parts for result in part])
+    target = 0.5 * 0.25**3  # after three steps
+    measured = {
+        value: measure_runs(results, value, target).set_index("cluster.workers")["value"].to_dict()
+        for value in ("time_to", "cost_to", "speedup", "efficiency")
+    }
+    assert measured["time_to"] == pytest.approx({2: 3, 4: 3, 8: 30, 16: np.nan}, nan_ok=True)
+    assert measured["cost_to"] == pytest.approx({2: 6, 4: 12, 8: 240, 16: np.nan}, nan_ok=True)
+    assert measured["speedup"] == pytest.approx({2: 1, 4: 1, 8: 0.1, 16: 0})
+    assert measured["efficiency"] == pytest.approx({2: 1, 4: 0.5, 8: 0.025, 16: 0})
+
+
+def test_speedup_needs_several_numbers_of_workers(toy, tmp_path):
+    results = sweep(load(toy("sweep: {seeds: 2}")), tmp_path, jobs=1)
+    with pytest.raises(
+        ValueError, match=r"speedup: expected cluster\.workers among the swept keys"
+    ):
+        measure_runs(results, "speedup", 0.1)

@@ -5,6 +5,8 @@ from functools import cache
 
 import pytest
 
+from laggard.experiments.config.grid import runs
+from laggard.experiments.config.load import load
 from laggard.experiments.theory.published import (
     REPORTED,
     compare_gains,
@@ -95,6 +97,23 @@ def test_ring_in_buckets_agrees_with_ddp() -> None:
     here.
     """
     near("ddp_v100", "in buckets")
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("nccl_all_reduce", "in slices"), ("tensorflow_p2", "whole"), ("ddp_v100", "in buckets")],
+)
+def test_stated_errors_are_the_largest(name: str, sent: str) -> None:
+    """`laggard league` says how well the nearest measured cluster is predicted."""
+    stated = PUBLISHED[name].cluster
+    assert stated is not None
+    errors = [abs(simulated / figure - 1) for _, figure, simulated in figures(name, sent)]
+    text = f"largest error of {len(errors)} figures, {sent}"
+    check(Statement(text, PUBLISHED[name].source, stated.error, max(errors), 0.001))
+    planned = runs(load(f"example:published/{name}"))
+    workers = {run.config.cluster.workers for run in planned}
+    bandwidths = {run.config.cluster.network.bandwidth for run in planned}
+    assert (workers, bandwidths) == (set(stated.workers), set(stated.bandwidths))
 
 
 def test_horovod_lies_between_bucket_sizes() -> None:
