@@ -1,6 +1,6 @@
 """The entrants of a league: every method that accepts the cluster, each in its strongest form.
 
-Settings that change nothing but times, such as the collective, the buckets and the shards of a
+DottedKeys that change nothing but times, such as the collective, the buckets and the shards of a
 server, are chosen by the clock alone: the form that computes gradients fastest enters. Servers
 stand on the workers' machines, so that nobody has more hardware, unless the cluster's file says
 where they are. Of settings that change what is learnt, trials choose: a method declares them as
@@ -20,7 +20,7 @@ from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.installed import installed_plugins
 from laggard.experiments.config.search import is_rule_number
 from laggard.experiments.config.task import sizes_of
-from laggard.experiments.league.setting import Setting
+from laggard.experiments.league.setting import LeagueSetting
 from laggard.simulator import ALGORITHMS, Algorithm, Deadlock, Outcome, Stop, Timing, simulate
 
 ALL_REDUCE, SERVER = "all_reduce", "sync_ps"
@@ -28,14 +28,14 @@ COMPULSORY = (ALL_REDUCE, SERVER)
 """The opponents without which there is no league, for they overlap communication and backward pass:
 all-reduce in buckets, and the sharded server in buckets.
 """
-COLLECTIVES = ("hierarchical", "halving_doubling", "recursive_doubling", "tree", "ring")
+COLLECTIVES_TIMED = ("hierarchical", "halving_doubling", "recursive_doubling", "tree", "ring")
 MAX_TIMELINES = 5
 """Timelines of an entrant: combinations of its settings that move events."""
 MAX_PAIRS = 256
 """Workers times shards: the time of a simulation is in proportion."""
 ROUNDS = 4
 """Mini-batches of each worker in which the clock compares forms."""
-Settings = dict[str, Any]
+DottedKeys = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Entrant:
     """
 
     name: str
-    settings: Settings
+    settings: DottedKeys
     ranges: Mapping[str, Any]
     config: Config
-    timelines: Sequence[Settings]
+    timelines: Sequence[DottedKeys]
     asked: int | None = None
 
 
@@ -77,7 +77,7 @@ def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
 
 
 def find_entrants(
-    setting: Setting, names: Iterable[str], seed: int
+    setting: LeagueSetting, names: Iterable[str], seed: int
 ) -> tuple[list[Entrant], dict[str, str]]:
     """The entrants, and the reason why each other method cannot enter.
 
@@ -115,11 +115,11 @@ def _enter(
     refusals = []
     for placed in _places_of_servers(document, plain):
         fastest = None
-        for form in _combinations({**placed, **_forms(plain)}):
+        for form in _combinations({**placed, **_clock_choices(plain)}):
             accepted = []
             for timeline in timelines:
                 try:
-                    accepted.append((timeline, _check(document, {**form, **timeline})))
+                    accepted.append((timeline, _try_settings(document, {**form, **timeline})))
                 except ConfigError as error:
                     refusals.append(error)
             if accepted:
@@ -130,12 +130,12 @@ def _enter(
                     fastest = seconds, form, config, kept
         if fastest is not None:
             _, form, config, kept = fastest
-            own = {key: _restrict(key, limits, kept) for key, limits in space.items()}
+            own = {key: _accepted_choices(key, limits, kept) for key, limits in space.items()}
             return Entrant(name, form, {**ranges, **own}, config, kept, asked)
     raise refusals[-1]  # of the plainest form
 
 
-def _timelines(name: str, space: Mapping[str, Any]) -> list[Settings]:
+def _timelines(name: str, space: Mapping[str, Any]) -> list[DottedKeys]:
     """The combinations of the settings that move events."""
     values = {}
     for key, limits in space.items():
@@ -153,7 +153,9 @@ def _timelines(name: str, space: Mapping[str, Any]) -> list[Settings]:
     return list(_combinations(values))
 
 
-def _restrict(key: str, limits: Mapping[str, Any], timelines: Sequence[Settings]) -> Settings:
+def _accepted_choices(
+    key: str, limits: Mapping[str, Any], timelines: Sequence[DottedKeys]
+) -> DottedKeys:
     """A range of `SPACE` without the choices that no accepted timeline has."""
     if key not in timelines[0]:
         return dict(limits)
@@ -161,7 +163,7 @@ def _restrict(key: str, limits: Mapping[str, Any], timelines: Sequence[Settings]
     return {"choice": [value for value in limits["choice"] if value in accepted]}
 
 
-def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[Settings]:
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[DottedKeys]:
     for combination in product(*values.values()):
         yield dict(zip(values, combination, strict=True))
 
@@ -176,7 +178,7 @@ def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[
     return [{"cluster.network.colocated": [True]}, {}]
 
 
-def _forms(plain: Config) -> dict[str, Sequence[Any]]:
+def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     """The settings among which the clock chooses, of those that the method has; the plainest last.
 
     A method that can go on without a worker does so where workers crash.
@@ -188,7 +190,7 @@ def _forms(plain: Config) -> dict[str, Sequence[Any]]:
         message = 4.0 * sum(layer.params for layer in plain.task.layers())
     shards = max(1, min(workers, MAX_PAIRS // workers))
     forms: dict[str, Sequence[Any]] = {
-        "collective": COLLECTIVES,
+        "collective": COLLECTIVES_TIMED,
         "bucket_bytes": (message / 4, None),
         "slice_bytes": (message / 4,),
         "shards": (shards, 1) if shards > 1 else (1,),
@@ -199,7 +201,7 @@ def _forms(plain: Config) -> dict[str, Sequence[Any]]:
     return {f"algorithm.{key}": values for key, values in forms.items() if key in fields}
 
 
-def _check(document: Mapping[str, Any], settings: Settings) -> Config:
+def _try_settings(document: Mapping[str, Any], settings: DottedKeys) -> Config:
     """The config at some settings.
 
     Raises:
@@ -210,7 +212,7 @@ def _check(document: Mapping[str, Any], settings: Settings) -> Config:
     return config
 
 
-def with_settings(document: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+def with_settings(document: Mapping[str, Any], settings: DottedKeys) -> Mapping[str, Any]:
     """`document` with values of dotted keys."""
     for key, value in settings.items():
         document = put(document, key, value)

@@ -12,8 +12,8 @@ from laggard.experiments.league.play import AS_GIVEN, League
 from laggard.experiments.league.words import honesty, record, rules, sentence, table
 from laggard.experiments.results.files import whole_file
 
-HERE = Path(__file__).parent
-MAX_LINES = 6
+TEMPLATE_FOLDER = Path(__file__).parent
+METHODS_SHOWN = 6
 """Methods that the figure shows: the best, and the overlapped all-reduce."""
 FIGURE, PAGE, DATA, CONFIG = "league.png", "league.html", "league.json", "league.yaml"
 
@@ -36,7 +36,7 @@ def write_league(league: League, out: Path) -> list[Path]:
 
 def draw_figure(league: League, path: Path) -> None:
     """Draw accuracy and loss against virtual time, the best methods at their chosen rates."""
-    names = [row.name for row in league.rows][:MAX_LINES]
+    names = [row.name for row in league.rows][:METHODS_SHOWN]
     shown = league.results.where(condition=AS_GIVEN, method=names)
     FIGURES["learning"].draw(shown, path)
 
@@ -44,7 +44,7 @@ def draw_figure(league: League, path: Path) -> None:
 def page(league: League, figure: bytes) -> str:
     """The page; it has no script and refers to nothing outside itself."""
     environment = Environment(
-        loader=FileSystemLoader(HERE),
+        loader=FileSystemLoader(TEMPLATE_FOLDER),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -11,14 +11,14 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.league.entrants import (
     ALL_REDUCE,
+    DottedKeys,
     Entrant,
-    Settings,
     clock,
     find_entrants,
 )
-from laggard.experiments.league.scores import places
-from laggard.experiments.league.setting import Setting
-from laggard.experiments.league.trials import CHOOSING_SEEDS, Choice, choose, plan_trials
+from laggard.experiments.league.scores import rank
+from laggard.experiments.league.setting import LeagueSetting
+from laggard.experiments.league.trials import CHOOSING_SEEDS, Chosen, plan_trials, run_trials
 from laggard.experiments.results.measures import measure_runs
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.sweep import SweepError
@@ -54,7 +54,7 @@ class Row:
     """
 
     entrant: Entrant
-    choice: Choice
+    choice: Chosen
     times: Mapping[str, Sequence[float]]
     places: Mapping[str, int]
     measures: Mapping[str, float]
@@ -66,7 +66,7 @@ class Row:
         return self.entrant.name
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> DottedKeys:
         """The settings of its form, and those that trials have chosen."""
         return {**self.entrant.settings, **self.choice.settings}
 
@@ -87,7 +87,7 @@ class League:
         report: their config.
     """
 
-    setting: Setting
+    setting: LeagueSetting
     limit: float
     budget: float
     measure: str
@@ -100,7 +100,7 @@ class League:
 
 
 def play(
-    setting: Setting,
+    setting: LeagueSetting,
     names: Sequence[str],
     simulate: Simulate,
     budget: float = 25,
@@ -136,7 +136,7 @@ def play(
         try:
             plan = plan_trials(entrant, end.time, gradients, setting.settings)
             tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
-            choices[entrant.name] = choose(entrant, plan, end.time, simulate)
+            choices[entrant.name] = run_trials(entrant, plan, end.time, simulate)
         except (ConfigError, SweepError) as error:
             if entrant.name == ALL_REDUCE:
                 raise
@@ -146,7 +146,7 @@ def play(
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
     report = _report_config(setting, playing, choices, end.time, reporting, measure, target)
     results = simulate(report, runs(report))
-    rows = _rows(results, playing, choices, target)
+    rows = _build_rows(results, playing, choices, target)
     return League(
         setting, end.time, gradients, measure, target, reporting, rows, refused, results, report
     )
@@ -173,21 +173,21 @@ def _target(measured: Results) -> tuple[str, float]:
 
 
 def _report_config(
-    setting: Setting,
+    setting: LeagueSetting,
     entrants: Mapping[str, Entrant],
-    choices: Mapping[str, Choice],
+    choices: Mapping[str, Chosen],
     limit: float,
     seeds: Sequence[int],
     measure: str,
     target: float,
 ) -> Config:
     """The config of the runs that report: each method at its own choice, under each condition."""
-    methods: dict[str, Settings] = {}
+    methods: dict[str, DottedKeys] = {}
     for name, entrant in entrants.items():
         settings = {**entrant.settings, **choices[name].settings}
         methods[name] = {"algorithm": {"name": name}, **settings}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), SLOW_WORKER]
-    conditions: dict[str, Settings] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
+    conditions: dict[str, DottedKeys] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
     evaluate: dict[str, Any] = {"every_seconds": limit / setting.evaluations}
     if measure == "test_accuracy":
         evaluate["target_accuracy"] = target
@@ -202,10 +202,10 @@ def _report_config(
     return fill_swept_keys(document)
 
 
-def _rows(
+def _build_rows(
     results: Results,
     entrants: Mapping[str, Entrant],
-    choices: Mapping[str, Choice],
+    choices: Mapping[str, Chosen],
     target: float,
 ) -> list[Row]:
     """The rows, by place on the cluster as given."""
@@ -214,7 +214,7 @@ def _rows(
     for condition, part in measured.groupby("condition", observed=True):
         by_method = part.groupby("method", observed=True)["time_to"]
         times[str(condition)] = {str(name): list(values) for name, values in by_method}
-    ranks = {condition: places(of_methods) for condition, of_methods in times.items()}
+    ranks = {condition: rank(of_methods) for condition, of_methods in times.items()}
     given = measured[measured["condition"] == AS_GIVEN]
     rows = []
     for name in ranks[AS_GIVEN]:  # by place, then by the median

@@ -6,17 +6,17 @@ import numpy as np
 
 from laggard.experiments.results.statistics import median_interval
 
-Times = Mapping[str, Sequence[float]]
+TimesToTarget = Mapping[str, Sequence[float]]
 """Seconds to the target by entrant, in the order of the seeds; a miss is infinite."""
 
 
-def places(times: Times) -> dict[str, int]:
+def rank(times: TimesToTarget) -> dict[str, int]:
     """The place of each entrant, the best first.
 
     The least median leads. With it share its place all those whose paired differences from it have
     a 95 % interval that holds 0. The next place is that after all of these, and so on.
     """
-    left = sorted(times, key=lambda name: (*_order(times[name]), name))
+    left = sorted(times, key=lambda name: (*_median_then_mean(times[name]), name))
     result: dict[str, int] = {}
     while left:
         leader = left[0]
@@ -34,7 +34,7 @@ def is_tied(times: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Times less others of each seed; 0 where both have missed the target."""
+    """Seconds less the others of each seed; 0 where both have missed the target."""
     differences = []
     for time, other in zip(times, others, strict=True):
         missed = np.isinf(time) and np.isinf(other)
@@ -42,7 +42,7 @@ def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[
     return differences
 
 
-def _order(times: Sequence[float]) -> tuple[float, float]:
+def _median_then_mean(times: Sequence[float]) -> tuple[float, float]:
     """The median; of equal ones the mean of those that reached the target decides."""
     finite = [time for time in times if np.isfinite(time)]
     mean = float(np.mean(finite)) if finite else np.inf

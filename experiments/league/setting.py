@@ -20,16 +20,16 @@ from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.search import SearchPart
 
 TASK_KEYS = ("task", "learning", "stop", "device", "backend", "threads")
-RANGES = {"learning.lr": {"log_uniform": [0.001, 1.0]}}
+DEFAULT_RANGES = {"learning.lr": {"log_uniform": [0.001, 1.0]}}
 """The ranges of a task whose file has none."""
 MAX_SETTINGS = 25
-"""Settings that an entrant tries at most, unless the task's search has another number of runs."""
-EVALUATIONS = 40
+"""DottedKeys that an entrant tries at most, unless the task's search has another number of runs."""
+DEFAULT_EVALUATIONS = 40
 """Evaluations within the time limit, unless the task's file says how many there are."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class LeagueSetting:
     """The cluster and the task of a league.
 
     Attributes:
@@ -50,7 +50,7 @@ class Setting:
     ignored: tuple[str, ...] = ()
 
 
-def read_setting(cluster: str, task: str) -> Setting:
+def read_setting(cluster: str, task: str) -> LeagueSetting:
     """The setting of a league.
 
     Args:
@@ -77,7 +77,9 @@ def read_setting(cluster: str, task: str) -> Setting:
         where = cluster if error.key.startswith("cluster") else task
         raise error.relocate(where=where) from None
     evaluations = _count_evaluations(config)
-    return Setting(base, ranges or RANGES, settings, evaluations, cluster, task, ignored)
+    return LeagueSetting(
+        base, ranges or DEFAULT_RANGES, settings, evaluations, cluster, task, ignored
+    )
 
 
 def _read_cluster(name: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -125,4 +127,4 @@ def _count_evaluations(config: Config) -> float:
         period = getattr(config.evaluate, f"every_{unit}")
         if limit is not None and period is not None:
             return float(limit / period)
-    return EVALUATIONS
+    return DEFAULT_EVALUATIONS

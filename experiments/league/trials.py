@@ -16,7 +16,7 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.search import numbered_draws
-from laggard.experiments.league.entrants import Entrant, Settings, clock, with_settings
+from laggard.experiments.league.entrants import DottedKeys, Entrant, clock, with_settings
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.halving import Rung, halve
 from laggard.experiments.running.tuning import Simulate
@@ -25,11 +25,11 @@ from laggard.simulator import Stop
 CHOOSING_SEEDS = (0, 1, 2)
 """Learning seeds of the trials; their timeline has the first. None of them reports."""
 FEWEST_SETTINGS = 9
-"""Settings below which one choosing seed has to do."""
+"""DottedKeys below which one choosing seed has to do."""
 FACTOR, RUNGS = 3, 3
 
 
-class Plan(NamedTuple):
+class TrialPlan(NamedTuple):
     """The trials of an entrant.
 
     Attributes:
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chosen:
     """What the trials of an entrant have chosen.
 
     Attributes:
@@ -54,13 +54,13 @@ class Choice:
         measured: the members at the chosen settings, at the time limit.
     """
 
-    plan: Plan
-    settings: Settings
+    plan: TrialPlan
+    settings: DottedKeys
     gradients: int
     measured: Results
 
 
-def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Plan:
+def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> TrialPlan:
     """As many settings as the budget pays for, at most `most`, or those that the entrant asks for.
 
     Args:
@@ -77,22 +77,22 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Pla
             computed = clock(config, Stop(time=time)).progress.gradients
             gradients[rung] = max(gradients[rung], computed)
     if entrant.asked is not None:
-        cost = _cost(entrant.asked, len(CHOOSING_SEEDS), gradients)
+        cost = _trial_gradients(entrant.asked, len(CHOOSING_SEEDS), gradients)
         if cost > budget:
             problem = f"asks for {entrant.asked} settings, of up to {cost:,} gradients"
             raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
-        return Plan(entrant.asked, CHOOSING_SEEDS, cost)
+        return TrialPlan(entrant.asked, CHOOSING_SEEDS, cost)
     plans = []
     for seeds in (CHOOSING_SEEDS, CHOOSING_SEEDS[:1]):
         settings = 0
-        while settings < most and _cost(settings + 1, len(seeds), gradients) <= budget:
+        while settings < most and _trial_gradients(settings + 1, len(seeds), gradients) <= budget:
             settings += 1
-        plans.append(Plan(settings, seeds, _cost(settings, len(seeds), gradients)))
+        plans.append(TrialPlan(settings, seeds, _trial_gradients(settings, len(seeds), gradients)))
     three_seeds, one_seed = plans
     if three_seeds.settings >= min(FEWEST_SETTINGS, most):
         return three_seeds
     if one_seed.settings == 0:
-        problem = f"one setting takes up to {_cost(1, 1, gradients):,} gradients"
+        problem = f"one setting takes up to {_trial_gradients(1, 1, gradients):,} gradients"
         raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
     return one_seed
 
@@ -102,7 +102,7 @@ def _times(limit: float) -> list[float]:
     return [limit / FACTOR**rung for rung in reversed(range(RUNGS))]
 
 
-def _cost(settings: int, seeds: int, gradients: Sequence[int]) -> int:
+def _trial_gradients(settings: int, seeds: int, gradients: Sequence[int]) -> int:
     """Gradients of all rungs, of which a run of each computes `gradients`."""
     cost = 0
     for of_rung in gradients:
@@ -111,7 +111,7 @@ def _cost(settings: int, seeds: int, gradients: Sequence[int]) -> int:
     return cost
 
 
-def choose(entrant: Entrant, plan: Plan, limit: float, simulate: Simulate) -> Choice:
+def run_trials(entrant: Entrant, plan: TrialPlan, limit: float, simulate: Simulate) -> Chosen:
     """Run the trials of an entrant.
 
     Raises:
@@ -132,10 +132,10 @@ def choose(entrant: Entrant, plan: Plan, limit: float, simulate: Simulate) -> Ch
         raise ConfigError("", f"{entrant.name}: {problem}")
     draws = numbered_draws(config.sweep["search"], "sweep.search")
     settings = draws[last.best[0]]
-    return Choice(plan, settings, gradients, last.results.where(**settings))
+    return Chosen(plan, settings, gradients, last.results.where(**settings))
 
 
-def trials_config(entrant: Entrant, plan: Plan, limit: float) -> Config:
+def trials_config(entrant: Entrant, plan: TrialPlan, limit: float) -> Config:
     """The config of the trials: a search with rungs of growing time."""
     halving = {"key": "stop.time", "from": _times(limit)[0], "to": limit, "factor": FACTOR}
     search = {**entrant.ranges, "runs": plan.settings, "halving": {**halving, "by": "test_loss"}}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import laggard
-from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, Settings
+from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys
 from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, League, Row
 from laggard.experiments.league.trials import CHOOSING_SEEDS
 from laggard.experiments.results.formats import format_setting
@@ -105,8 +105,8 @@ def table(league: League) -> list[list[str]]:
     return lines
 
 
-def settings_text(settings: Settings) -> str:
-    """Settings by the last words of their keys.
+def settings_text(settings: DottedKeys) -> str:
+    """DottedKeys by the last words of their keys.
 
     Example:
         >>> settings_text({"algorithm.shards": 4, "learning.lr": 0.1})

@@ -117,7 +117,7 @@ def commands_of(parser, prefix=""):
 
 def test_commands_and_options_are_frozen():
     assert commands_of(parser()) == COMMANDS
-    assert len({name.split()[0] for name in COMMANDS}) == 14
+    assert len({name.split()[0] for name in COMMANDS}) == 15
 
 
 @pytest.mark.parametrize("name", ["trace", "calibrate", "compare-real", "real measure", "real"])

@@ -17,7 +17,7 @@ from laggard.experiments.league.entrants import (
     names_of_methods,
 )
 from laggard.experiments.league.play import AS_GIVEN, SLOW, play
-from laggard.experiments.league.scores import paired_differences, places
+from laggard.experiments.league.scores import paired_differences, rank
 from laggard.experiments.league.setting import read_setting
 from laggard.experiments.league.trials import plan_trials
 from laggard.experiments.league.words import record, sentence, table
@@ -339,7 +339,7 @@ def test_places_are_shared_where_differences_hold_zero():
     for seed in range(5):
         names = list(times)
         random.Random(seed).shuffle(names)
-        assert places({name: times[name] for name in names}) == expected
+        assert rank({name: times[name] for name in names}) == expected
 
 
 def test_misses_are_infinite_in_differences():
