@@ -55,12 +55,15 @@ def league_arguments(parser: ArgumentParser) -> None:
 
 
 def league(args: Namespace) -> int:
+    import pandas as pd
+
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.league.entrants import names_of_methods
     from laggard.experiments.league.page import write_league
     from laggard.experiments.league.play import play
     from laggard.experiments.league.setting import read_setting
-    from laggard.experiments.league.words import honesty, sentence, table, text_table
+    from laggard.experiments.league.words import honesty, sentence, table
+    from laggard.experiments.results.formats import format_table
     from laggard.experiments.running.sweep import SweepError, sweep
 
     if not 0 < args.budget < float("inf"):
@@ -85,7 +88,8 @@ def league(args: Namespace) -> int:
         return FAILED
     print(sentence(outcome))
     if not args.quiet:
-        print(f"\n{text_table(table(outcome))}\n")
+        heading, *rows = table(outcome)
+        print(f"\n{format_table(pd.DataFrame(rows, columns=heading))}\n")
         print(*honesty(outcome), sep="\n")
         for name, reason in outcome.refused.items():
             print(f"did not enter: {name}: {reason}")

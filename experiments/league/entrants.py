@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import put
-from laggard.experiments.config.errors import ConfigError, error_line
+from laggard.experiments.config.errors import ConfigError, error_line, unknown_name
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.installed import installed_plugins
 from laggard.experiments.config.search import is_rule_number
@@ -59,6 +59,22 @@ class Entrant:
     asked: int | None = None
 
 
+class Form(NamedTuple):
+    """A method at some settings that change times alone.
+
+    Attributes:
+        settings: these.
+        timelines, configs: the settings that move events which the cluster accepts beside them, and
+            the config of each.
+        refusal: of another timeline.
+    """
+
+    settings: DottedKeys
+    timelines: list[DottedKeys]
+    configs: list[Config]
+    refusal: ConfigError = ConfigError("", "none")
+
+
 def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
     """The names of all methods, those of plugins too, or of `only` and the compulsory ones.
 
@@ -69,8 +85,7 @@ def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
     names = [*ALGORITHMS, *installed]
     for name in only:
         if name not in names:
-            problem = f"expected a method (see `laggard list methods`), got {name}"
-            raise ConfigError("", problem, "--methods")
+            raise unknown_name("", name, names).relocate(where="--methods")
     if only:
         names = [name for name in names if name in (*COMPULSORY, *only)]
     return list(dict.fromkeys([*names, *added]))
@@ -88,11 +103,11 @@ def find_entrants(
     refused = {}
     for name in names:
         document = {**setting.base, "seed": seed, "algorithm": {"name": name}}
-        plain = fill_swept_keys(document) if ":" in name else None  # no such plugin: bad input
         try:
-            config = plain or fill_swept_keys(document)
-            entrants.append(_enter(name, document, config, setting.ranges))
+            entrants.append(_enter(name, document, setting.ranges))
         except ConfigError as error:
+            if error.key == "algorithm.name":  # no such plugin
+                raise
             if name in COMPULSORY:
                 problem = f"a league needs {name} as an opponent, which this cluster refuses"
                 refusal = error.relocate(where=setting.cluster_file)
@@ -101,38 +116,44 @@ def find_entrants(
     return entrants, refused
 
 
-def _enter(
-    name: str, document: Mapping[str, Any], plain: Config, ranges: Mapping[str, Any]
-) -> Entrant:
+def _enter(name: str, document: Mapping[str, Any], ranges: Mapping[str, Any]) -> Entrant:
     """The method in its fastest form.
 
     Raises:
         ConfigError: no form fits the cluster.
     """
+    plain = fill_swept_keys(document)
     space = dict(getattr(type(plain.algorithm).recipe, "SPACE", {}))
     asked = space.pop("runs", None)
     timelines = _timelines(name, space)
-    refusals = []
+    choices = _clock_choices(plain)
+    forms: list[Form] = []
     for placed in _places_of_servers(document, plain):
-        fastest = None
-        for form in _combinations({**placed, **_clock_choices(plain)}):
-            accepted = []
-            for timeline in timelines:
-                try:
-                    accepted.append((timeline, _try_settings(document, {**form, **timeline})))
-                except ConfigError as error:
-                    refusals.append(error)
-            if accepted:
-                config = accepted[0][1]
-                seconds = _seconds_per_gradient(config)
-                if fastest is None or seconds < fastest[0]:
-                    kept = [timeline for timeline, _ in accepted]
-                    fastest = seconds, form, config, kept
-        if fastest is not None:
-            _, form, config, kept = fastest
-            own = {key: _accepted_choices(key, limits, kept) for key, limits in space.items()}
-            return Entrant(name, form, {**ranges, **own}, config, kept, asked)
-    raise refusals[-1]  # of the plainest form
+        combinations = _combinations({**placed, **choices})
+        forms = [_try_form(document, settings, timelines) for settings in combinations]
+        fitting = [form for form in forms if form.configs]
+        if fitting:
+            form = min(fitting, key=lambda form: _seconds_per_gradient(form.configs[0]))
+            own = {key: _accepted_choices(key, space[key], form.timelines) for key in space}
+            ranges = {**ranges, **own}
+            return Entrant(name, form.settings, ranges, form.configs[0], form.timelines, asked)
+    raise forms[-1].refusal  # of the plainest form
+
+
+def _try_form(
+    document: Mapping[str, Any], settings: DottedKeys, timelines: Sequence[DottedKeys]
+) -> Form:
+    form = Form(settings, [], [])
+    for timeline in timelines:
+        try:
+            config = fill_swept_keys(with_settings(document, {**settings, **timeline}))
+            runs(config)
+        except ConfigError as error:
+            form = form._replace(refusal=error)
+        else:
+            form.timelines.append(timeline)
+            form.configs.append(config)
+    return form
 
 
 def _timelines(name: str, space: Mapping[str, Any]) -> list[DottedKeys]:
@@ -199,17 +220,6 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
         forms["on_crash"] = ("shrink",)
     fields = type(plain.algorithm).model_fields
     return {f"algorithm.{key}": values for key, values in forms.items() if key in fields}
-
-
-def _try_settings(document: Mapping[str, Any], settings: DottedKeys) -> Config:
-    """The config at some settings.
-
-    Raises:
-        ConfigError: it cannot run.
-    """
-    config = fill_swept_keys(with_settings(document, settings))
-    runs(config)
-    return config
 
 
 def with_settings(document: Mapping[str, Any], settings: DottedKeys) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.league.entrants import (
     ALL_REDUCE,
+    COMPULSORY,
     DottedKeys,
     Entrant,
     clock,
@@ -34,6 +35,8 @@ ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
 AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
 SLOW_WORKER = {"worker": 0, "factor": 5}
 MEASURES_SHOWN = ("final", "waiting", "gradients", "cost_to")
+EVALUATIONS_OF_LOSS, EVALUATIONS_OF_ACCURACY = 50, 25
+"""Evaluations within the time limit: those of a test set take long."""
 FEWEST_SEEDS = 6
 """Seeds that report: fewer have no interval of 95 %."""
 
@@ -138,7 +141,7 @@ def play(
             tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
             choices[entrant.name] = run_trials(entrant, plan, end.time, simulate)
         except (ConfigError, SweepError) as error:
-            if entrant.name == ALL_REDUCE:
+            if entrant.name in COMPULSORY:
                 raise
             refused[entrant.name] = str(error).partition("\n")[0]
     playing = {entrant.name: entrant for entrant in entrants if entrant.name in choices}
@@ -188,9 +191,10 @@ def _report_config(
         methods[name] = {"algorithm": {"name": name}, **settings}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), SLOW_WORKER]
     conditions: dict[str, DottedKeys] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
-    evaluate: dict[str, Any] = {"every_seconds": limit / setting.evaluations}
+    evaluate: dict[str, Any] = {"every_seconds": limit / EVALUATIONS_OF_LOSS}
     if measure == "test_accuracy":
-        evaluate["target_accuracy"] = target
+        period = limit / EVALUATIONS_OF_ACCURACY
+        evaluate = {"every_seconds": period, "target_accuracy": target}
     document = {
         **setting.base,
         "name": "report",

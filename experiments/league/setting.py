@@ -1,9 +1,8 @@
 """What a league is about: the reader's cluster, and a task with a limit and ranges of its rates.
 
 Of the cluster's file only `cluster` counts, so that files of `calibrate` and `import` serve as they
-are. A task's file is a config too, of which `task`, `learning`, `stop`, `evaluate` and
-`sweep.search` count. Its `stop` and `evaluate` are those of the overlapped all-reduce: the seconds
-that it takes are everybody's.
+are. A task's file is a config too, of which `task`, `learning`, `stop` and `sweep.search` count. Its
+`stop` is that of the overlapped all-reduce: the seconds that it takes are everybody's.
 """
 
 from collections.abc import Mapping
@@ -17,15 +16,13 @@ from laggard.experiments.config.document import EXAMPLE, examples, find_config
 from laggard.experiments.config.errors import ConfigError, unknown_key, unknown_name
 from laggard.experiments.config.load import SCALES, read_with_base
 from laggard.experiments.config.plugins import look_in
-from laggard.experiments.config.search import SearchPart
+from laggard.experiments.config.search import SearchPart, numbered_draws
 
 TASK_KEYS = ("task", "learning", "stop", "device", "backend", "threads")
 DEFAULT_RANGES = {"learning.lr": {"log_uniform": [0.001, 1.0]}}
 """The ranges of a task whose file has none."""
 MAX_SETTINGS = 25
-"""DottedKeys that an entrant tries at most, unless the task's search has another number of runs."""
-DEFAULT_EVALUATIONS = 40
-"""Evaluations within the time limit, unless the task's file says how many there are."""
+"""Settings that an entrant tries at most, unless the task's search has another number of runs."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,6 @@ class LeagueSetting:
         base: the keys of a config that all entrants share, `stop` as in the task's file.
         ranges: of rates and other numbers of the rule, as `sweep.search` has them.
         settings: the number of settings that an entrant tries at most.
-        evaluations: of a run within the time limit.
         cluster_file, task_file: where they were read, as errors name them.
         ignored: keys of the cluster's file that do not count.
     """
@@ -44,7 +40,6 @@ class LeagueSetting:
     base: Mapping[str, Any]
     ranges: Mapping[str, Any]
     settings: int
-    evaluations: float
     cluster_file: str
     task_file: str
     ignored: tuple[str, ...] = ()
@@ -70,28 +65,24 @@ def read_setting(cluster: str, task: str) -> LeagueSetting:
     search = dict(sweep.get("search", {}))
     settings = search.pop("runs", MAX_SETTINGS)
     ranges = {key: limits for key, limits in search.items() if key not in SearchPart.model_fields}
+    ranges = ranges or DEFAULT_RANGES
     base = {"cluster": machines, **{key: lesson[key] for key in TASK_KEYS if key in lesson}}
     try:
-        config = parse({**base, "evaluate": lesson.get("evaluate", {})})
+        parse(base)
+        numbered_draws({**ranges, "runs": settings}, "sweep.search")
     except ConfigError as error:
         where = cluster if error.key.startswith("cluster") else task
         raise error.relocate(where=where) from None
-    evaluations = _count_evaluations(config)
-    return LeagueSetting(
-        base, ranges or DEFAULT_RANGES, settings, evaluations, cluster, task, ignored
-    )
+    return LeagueSetting(base, ranges, settings, cluster, task, ignored)
 
 
 def _read_cluster(name: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    if name in PRESETS and not Path(name).exists():
-        return {"preset": name}, ()
-    try:
-        document = _read_keys(find_config(name))
-    except ConfigError as error:
-        if not Path(name).suffix and not name.startswith(EXAMPLE):
+    if _is_name(name):
+        if name not in PRESETS:
             problem = f"expected a file with a cluster, or a preset ({', '.join(PRESETS)})"
-            raise ConfigError("", problem, name) from None
-        raise error
+            raise ConfigError("", problem, name)
+        return {"preset": name}, ()
+    document = _read_keys(find_config(name))
     if "cluster" not in document:
         got = ", ".join(document) or "nothing"
         raise ConfigError("cluster", f"missing: expected the machines, got {got}", name)
@@ -103,10 +94,15 @@ def _find_task(name: str) -> Path:
     shipped = [example for example in examples() if example.startswith("league/")]
     if f"league/{name}" in shipped:
         return find_config(f"{EXAMPLE}league/{name}")
-    if not Path(name).suffix and not name.startswith(EXAMPLE):
+    if _is_name(name):
         names = [example.removeprefix("league/") for example in shipped]
         raise unknown_name("", name, names).relocate(where="--task")
     return find_config(name)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text is the name of a preset or a task, not of a file."""
+    return not (Path(text).suffix or Path(text).exists() or text.startswith(EXAMPLE))
 
 
 def _read_keys(file: Path) -> dict[str, Any]:
@@ -118,13 +114,3 @@ def _read_keys(file: Path) -> dict[str, Any]:
         if key not in Config.model_fields:
             raise unknown_key(key, Config.model_fields).relocate(where=str(file))
     return document
-
-
-def _count_evaluations(config: Config) -> float:
-    """Evaluations before the task's own limit, where `stop` and `evaluate` have one unit."""
-    for unit in ("epochs", "updates"):
-        limit = getattr(config.stop, unit)
-        period = getattr(config.evaluate, f"every_{unit}")
-        if limit is not None and period is not None:
-            return float(limit / period)
-    return DEFAULT_EVALUATIONS

@@ -25,7 +25,7 @@ from laggard.simulator import Stop
 CHOOSING_SEEDS = (0, 1, 2)
 """Learning seeds of the trials; their timeline has the first. None of them reports."""
 FEWEST_SETTINGS = 9
-"""DottedKeys below which one choosing seed has to do."""
+"""Settings below which one choosing seed has to do."""
 FACTOR, RUNGS = 3, 3
 
 
@@ -92,7 +92,7 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Tri
     if three_seeds.settings >= min(FEWEST_SETTINGS, most):
         return three_seeds
     if one_seed.settings == 0:
-        problem = f"one setting takes up to {_trial_gradients(1, 1, gradients):,} gradients"
+        problem = f"one setting of {entrant.name} takes up to {_trial_gradients(1, 1, gradients):,} gradients"
         raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
     return one_seed
 

@@ -106,7 +106,7 @@ def table(league: League) -> list[list[str]]:
 
 
 def settings_text(settings: DottedKeys) -> str:
-    """DottedKeys by the last words of their keys.
+    """Settings by the last words of their keys.
 
     Example:
         >>> settings_text({"algorithm.shards": 4, "learning.lr": 0.1})
@@ -116,16 +116,6 @@ def settings_text(settings: DottedKeys) -> str:
     for key, value in settings.items():
         words.append(f"{key.rpartition('.')[2]} {format_setting(value)}")
     return ", ".join(words)
-
-
-def text_table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells, aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = []
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        rows.append("  ".join(cells).rstrip())
-    return "\n".join(rows)
 
 
 def honesty(league: League) -> list[str]:

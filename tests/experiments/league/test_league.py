@@ -10,6 +10,7 @@ import pytest
 
 from laggard import ConfigError, load, sweep
 from laggard.experiments.cli import main
+from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import runs
 from laggard.experiments.league.entrants import (
     clock,
@@ -155,7 +156,7 @@ def test_faster_clone_wins_alone(smoke):
     assert faster.choice.settings == opponent.choice.settings
     pairs = zip(faster.times[AS_GIVEN], opponent.times[AS_GIVEN], strict=True)
     for sooner, later in pairs:
-        assert sooner == pytest.approx(later / 1.3, abs=league.limit / 40)
+        assert sooner == pytest.approx(later / 1.3, abs=league.limit / 50)
 
 
 @pytest.mark.slow
@@ -323,7 +324,9 @@ def test_method_too_costly_for_one_trial_is_refused(files):
     cluster, task = files()
     setting = read_setting(cluster, task)
     entrants, _ = find_entrants(setting, ["async_ps"], 0)
-    with pytest.raises(ConfigError, match=r"one setting takes up to .* gradients; the budget"):
+    with pytest.raises(
+        ConfigError, match=r"one setting of async_ps takes up to .* gradients; the budget"
+    ):
         plan_trials(entrants[0], 2.4, 100, 25)
 
 
@@ -433,7 +436,7 @@ def test_bad_cluster_is_one_line(files, capsys, text, line):
         (["--task", "mnits"], "--task: expected one of "),
         (["--budget", "0"], "--budget: expected a number > 0, got 0"),
         (["--seeds", "5"], "--seeds: expected at least 6, for an interval of 95 %, got 5"),
-        (["--methods", "asyncps"], "--methods: expected a method"),
+        (["--methods", "asyncps"], "--methods: expected one of sync_ps, "),
         (["--add", "nowhere:Nothing"], "algorithm.name: "),
     ],
 )
@@ -452,3 +455,52 @@ def test_cluster_may_be_a_preset_or_an_example():
         ConfigError, match=r"10gb: expected a file with a cluster, or a preset \(.*10gbe"
     ):
         read_setting("10gb", "digits")
+
+
+CLUSTERS = sorted(name for name in examples() if name.startswith("clusters/"))
+METHODS = ["local_sgd", "adpsgd", "sgp", "ringmaster"]
+SHORT = """\
+task: {model: tridiagonal, dim: 8, noise: 0.02}
+learning: {optimizer: sgd}
+stop: {updates: 24}
+sweep: {search: {learning.lr: {log_uniform: [0.03, 3.0]}, runs: 9}}
+"""
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_cluster_is_valid_and_asks(name):
+    """Its first line is a question, and the overlapped all-reduce accepts it."""
+    config = load(f"example:{name}", "task=timing", "algorithm=all_reduce")
+    assert config.question.endswith("?")
+    setting = read_setting(f"example:{name}", "tridiagonal")
+    assert setting.ignored == ()
+    (entrant,), refused = find_entrants(setting, ["all_reduce"], 0)
+    assert refused == {}
+    assert clock(entrant.config, Stop(updates=3)).progress.updates == 3
+
+
+def test_there_are_ten_clusters():
+    assert len(CLUSTERS) == 10
+
+
+@pytest.mark.slow
+def test_disjoint_seeds_agree_on_the_first_place(tmp_path):
+    """On nine of ten clusters the first places of two sets of twelve seeds share a method, and at
+    most three methods share either.
+    """
+    (tmp_path / "short.yaml").write_text(SHORT, encoding="utf-8")
+    names = names_of_methods(METHODS, [])
+    first = {}
+    for cluster in CLUSTERS:
+        setting = read_setting(f"example:{cluster}", str(tmp_path / "short.yaml"))
+
+        def simulate(config, planned, cluster=cluster):
+            return sweep(config, tmp_path / cluster, planned=planned)
+
+        league = play(setting, names, simulate, seeds=24)
+        first[cluster] = []
+        for half in (slice(0, 12), slice(12, 24)):
+            ranks = rank({row.name: row.times[AS_GIVEN][half] for row in league.rows})
+            first[cluster].append({name for name, place in ranks.items() if place == 1})
+    agree = [one & other and max(len(one), len(other)) <= 3 for one, other in first.values()]
+    assert sum(map(bool, agree)) >= 9, first
