@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,6 @@ def league_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="league", metavar="FOLDER", help="folder of results (default: league)"
     )
-    parser.add_argument("--quiet", action="store_true", help="print only the answer")
     add_jobs(parser)
     add_no_plugins(parser)
 
@@ -69,11 +69,7 @@ def league(args: Namespace) -> int:
     if not 0 < args.budget < float("inf"):
         raise ConfigError("", f"expected a number > 0, got {args.budget:g}", "--budget")
     setting = read_setting(args.cluster, args.task)
-
-    def tell(line: str) -> None:
-        if not args.quiet:
-            print(line, file=sys.stderr, flush=True)
-
+    tell = partial(print, file=sys.stderr, flush=True)
     if setting.ignored:
         tell(f"{args.cluster}: only its cluster counts, not {', '.join(setting.ignored)}")
 
@@ -86,14 +82,13 @@ def league(args: Namespace) -> int:
     except SweepError as error:
         print(error, file=sys.stderr)
         return FAILED
+    heading, *rows = table(outcome)
     print(sentence(outcome))
-    if not args.quiet:
-        heading, *rows = table(outcome)
-        print(f"\n{format_table(pd.DataFrame(rows, columns=heading))}\n")
-        print(*honesty(outcome), sep="\n")
-        for name, reason in outcome.refused.items():
-            print(f"did not enter: {name}: {reason}")
-        print()
+    print(f"\n{format_table(pd.DataFrame(rows, columns=heading))}\n")
+    print(*honesty(outcome), sep="\n")
+    for name, reason in outcome.refused.items():
+        print(f"did not enter: {name}: {reason}")
+    print()
     for path in write_league(outcome, Path(args.out)):
         print(path)
     return DONE

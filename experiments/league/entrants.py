@@ -87,8 +87,8 @@ def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
         if name not in names:
             raise unknown_name("", name, names).relocate(where="--methods")
     if only:
-        names = [name for name in names if name in (*COMPULSORY, *only)]
-    return list(dict.fromkeys([*names, *added]))
+        names = [*COMPULSORY, *only]
+    return [*names, *added]
 
 
 def find_entrants(
@@ -204,11 +204,8 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
 
     A method that can go on without a worker does so where workers crash.
     """
-    cluster = plain.build_cluster()
-    workers = cluster.workers
-    message = cluster.network.message_bytes
-    if message is None:
-        message = 4.0 * sum(layer.params for layer in plain.task.layers())
+    workers = plain.cluster.workers
+    message = message_bytes(plain)
     shards = max(1, min(workers, MAX_PAIRS // workers))
     forms: dict[str, Sequence[Any]] = {
         "collective": COLLECTIVES_TIMED,
@@ -216,10 +213,18 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
         "slice_bytes": (message / 4,),
         "shards": (shards, 1) if shards > 1 else (1,),
     }
-    if cluster.has_crashes:
+    if plain.build_cluster().has_crashes:
         forms["on_crash"] = ("shrink",)
     fields = type(plain.algorithm).model_fields
     return {f"algorithm.{key}": values for key, values in forms.items() if key in fields}
+
+
+def message_bytes(config: Config) -> float:
+    """The size of a message with a model (bytes)."""
+    size: float | None = config.build_cluster().network.message_bytes
+    if size is None:
+        size = 4.0 * sum(layer.params for layer in config.task.layers())
+    return size
 
 
 def with_settings(document: Mapping[str, Any], settings: DottedKeys) -> Mapping[str, Any]:

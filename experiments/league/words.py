@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import laggard
-from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys
+from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, message_bytes
 from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, League, Row
 from laggard.experiments.league.trials import CHOOSING_SEEDS
 from laggard.experiments.results.formats import format_setting
@@ -121,12 +121,9 @@ def settings_text(settings: DottedKeys) -> str:
 def honesty(league: League) -> list[str]:
     """What bounds the worth of the answer."""
     config = league.report
-    layers = config.task.layers()
-    params = sum(layer.params for layer in layers)
-    message = config.build_cluster().network.message_bytes
-    if message is None:
-        message = 4.0 * params
-    task = f"{config.task.model} of {params:,} parameters in messages of {message:,.4g} bytes"
+    params = sum(layer.params for layer in config.task.layers())
+    message = f"messages of {message_bytes(config):,.4g} bytes"
+    task = f"{config.task.model} of {params:,} parameters in {message}"
     nearest = nearest_measured(config.build_cluster())
     return [
         NOT_MODELLED,

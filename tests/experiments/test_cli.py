@@ -82,7 +82,7 @@ REAL = "--seconds --out --no-plugins"
 COMMANDS = {
     "run": f"{SIMULATION} --keep-snapshot --continue",
     "sweep": f"{SIMULATION} --scale --jobs --backend --dry-run",
-    "league": "CLUSTER --task --budget --methods --add --seeds --out --quiet --jobs --no-plugins",
+    "league": "CLUSTER --task --budget --methods --add --seeds --out --jobs --no-plugins",
     "validate": "CONFIG --no-plugins",
     "list": "NAME",
     "new": "KIND NAME",

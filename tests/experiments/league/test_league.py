@@ -315,7 +315,7 @@ def test_method_that_the_cluster_refuses_is_listed(files):
     cluster, task = files()
     names = names_of_methods(["delayed", "async_ps"], [])
     entrants, refused = find_entrants(read_setting(cluster, task), names, 0)
-    assert [entrant.name for entrant in entrants] == ["sync_ps", "async_ps", "all_reduce"]
+    assert [entrant.name for entrant in entrants] == ["all_reduce", "sync_ps", "async_ps"]
     assert list(refused) == ["delayed"]
     assert "cluster.workers" in refused["delayed"]
 
