@@ -88,7 +88,6 @@ def league(args: Namespace) -> int:
     print(*honesty(outcome), sep="\n")
     for name, reason in outcome.refused.items():
         print(f"did not enter: {name}: {reason}")
-    print()
     for path in write_league(outcome, Path(args.out)):
         print(path)
     return DONE

@@ -82,8 +82,17 @@ def table(league: League) -> list[list[str]]:
     final = "final loss"
     if league.measure == "test_accuracy":
         final = "final accuracy"
-    heading = ["place", "method", f"time to {_goal(league)}", "reached"]
-    heading += ["waiting", final, SLOW, "place then", "settings"]
+    heading = [
+        "place",
+        "method",
+        f"time to {_goal(league)}",
+        "reached",
+        "waiting",
+        final,
+        SLOW,
+        "place then",
+        "settings",
+    ]
     lines = [heading]
     for row in league.rows:
         reached = sum(map(math.isfinite, row.times[AS_GIVEN]))
