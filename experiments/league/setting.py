@@ -5,7 +5,7 @@ are. A task's file is a config too, of which `task`, `learning`, `stop` and `swe
 `stop` is that of the overlapped all-reduce: the seconds that it takes are everybody's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class LeagueSetting:
     settings: int
     cluster_file: str
     task_file: str
-    ignored: tuple[str, ...] = ()
+    ignored: Sequence[str] = ()
 
 
 def read_setting(cluster: str, task: str) -> LeagueSetting:
@@ -76,18 +76,18 @@ def read_setting(cluster: str, task: str) -> LeagueSetting:
     return LeagueSetting(base, ranges, settings, cluster, task, ignored)
 
 
-def _read_cluster(name: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _read_cluster(name: str) -> tuple[Mapping[str, Any], Sequence[str]]:
     if _is_name(name):
         if name not in PRESETS:
             problem = f"expected a file with a cluster, or a preset ({', '.join(PRESETS)})"
             raise ConfigError("", problem, name)
-        return {"preset": name}, ()
+        return {"preset": name}, []
     document = _read_keys(find_config(name))
     if "cluster" not in document:
         got = ", ".join(document) or "nothing"
         raise ConfigError("cluster", f"missing: expected the machines, got {got}", name)
     ignored = [key for key in document if key not in ("cluster", "name", "question")]
-    return document["cluster"], tuple(ignored)
+    return document["cluster"], ignored
 
 
 def _find_task(name: str) -> Path:

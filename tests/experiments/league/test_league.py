@@ -473,7 +473,7 @@ def test_cluster_is_valid_and_asks(name):
     config = load(f"example:{name}", "task=timing", "algorithm=all_reduce")
     assert config.question.endswith("?")
     setting = read_setting(f"example:{name}", "tridiagonal")
-    assert setting.ignored == ()
+    assert setting.ignored == []
     (entrant,), refused = find_entrants(setting, ["all_reduce"], 0)
     assert refused == {}
     assert clock(entrant.config, Stop(updates=3)).progress.updates == 3
