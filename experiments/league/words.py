@@ -157,7 +157,8 @@ def rules(league: League) -> list[str]:
         "accuracy, or 1 % of the loss.",
         f"Seeds {choosing} chose rates and other settings, by the test loss at the time limit, in "
         f"at most {league.budget:,.0f} computed gradients a method, with successive halving at "
-        "equal virtual time. They report nothing; the test set is the same.",
+        "equal virtual time. Where that pays for fewer than nine settings on all of these seeds, seed "
+        f"{CHOOSING_SEEDS[0]} chose alone. They report nothing; the test set is the same.",
         f"{opponents} compete in buckets that overlap the backward pass, where that is faster and "
         "the cluster allows it; collective, buckets and shards are the fastest by the clock. "
         "Servers stand on the workers' machines.",
