@@ -8,13 +8,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from laggard.experiments.config.document import text_of
 from laggard.experiments.figures import FIGURES
+from laggard.experiments.league.entrants import ALL_REDUCE
 from laggard.experiments.league.play import AS_GIVEN, League
 from laggard.experiments.league.words import honesty, record, rules, sentence, table
 from laggard.experiments.results.files import whole_file
 
 TEMPLATE_FOLDER = Path(__file__).parent
-METHODS_SHOWN = 6
-"""Methods that the figure shows: the best, and the overlapped all-reduce."""
+METHODS_SHOWN = 5
+"""The best methods that the figure shows, beside the overlapped all-reduce."""
 FIGURE, PAGE, DATA, CONFIG = "league.png", "league.html", "league.json", "league.yaml"
 
 
@@ -30,13 +31,13 @@ def write_league(league: League, out: Path) -> list[Path]:
     texts[PAGE] = page(league, (out / FIGURE).read_bytes())
     for name, text in texts.items():
         with whole_file(out / name) as part:
-            part.write_text(f"{text}\n", encoding="utf-8")
+            part.write_text(text, encoding="utf-8")
     return [out / name for name in (PAGE, FIGURE, DATA, CONFIG)]
 
 
 def draw_figure(league: League, path: Path) -> None:
     """Draw accuracy and loss against virtual time, the best methods at their chosen rates."""
-    names = [row.name for row in league.rows][:METHODS_SHOWN]
+    names = [ALL_REDUCE, *(row.name for row in league.rows[:METHODS_SHOWN])]
     shown = league.results.where(condition=AS_GIVEN, method=names)
     FIGURES["learning"].draw(shown, path)
 
@@ -46,8 +47,6 @@ def page(league: League, figure: bytes) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE_FOLDER),
         autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
         undefined=StrictUndefined,
     )
     heading, *rows = table(league)

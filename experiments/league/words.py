@@ -136,7 +136,7 @@ def honesty(league: League) -> list[str]:
     nearest = nearest_measured(config.build_cluster())
     return [
         NOT_MODELLED,
-        f"The task is small: {task}. It ranks time and staleness, not the quality of large models.",
+        f"The task is {task}. It ranks time and staleness, not the quality of large models.",
         f"The nearest measured cluster: {nearest}.",
     ]
 
