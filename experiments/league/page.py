@@ -27,19 +27,14 @@ def write_league(league: League, out: Path) -> list[Path]:
     """
     report = {**league.report.explicit(), "sweep": league.report.sweep}
     texts = {DATA: json.dumps(record(league), indent=2), CONFIG: text_of(report)}
-    draw_figure(league, out / FIGURE)
+    names = [ALL_REDUCE, *(row.name for row in league.rows[:METHODS_SHOWN])]
+    shown = league.results.where(condition=AS_GIVEN, method=names)
+    FIGURES["learning"].draw(shown, out / FIGURE)
     texts[PAGE] = page(league, (out / FIGURE).read_bytes())
     for name, text in texts.items():
         with whole_file(out / name) as part:
             part.write_text(text, encoding="utf-8")
     return [out / name for name in (PAGE, FIGURE, DATA, CONFIG)]
-
-
-def draw_figure(league: League, path: Path) -> None:
-    """Draw accuracy and loss against virtual time, the best methods at their chosen rates."""
-    names = [ALL_REDUCE, *(row.name for row in league.rows[:METHODS_SHOWN])]
-    shown = league.results.where(condition=AS_GIVEN, method=names)
-    FIGURES["learning"].draw(shown, path)
 
 
 def page(league: League, figure: bytes) -> str:
