@@ -20,7 +20,8 @@ def rank(times: TimesToTarget) -> dict[str, int]:
     result: dict[str, int] = {}
     while left:
         leader = left[0]
-        shared = [name for name in left if is_tied(times[name], times[leader])]
+        others = [name for name in left[1:] if is_tied(times[name], times[leader])]
+        shared = [leader, *others]
         place = len(result) + 1
         result |= dict.fromkeys(shared, place)
         left = [name for name in left if name not in shared]
