@@ -59,7 +59,7 @@ class Entrant:
     asked: int | None = None
 
 
-class Form(NamedTuple):
+class MethodForm(NamedTuple):
     """A method at some settings that change times alone.
 
     Attributes:
@@ -127,7 +127,7 @@ def _enter(name: str, document: Mapping[str, Any], ranges: Mapping[str, Any]) ->
     asked = space.pop("runs", None)
     timelines = _timelines(name, space)
     choices = _clock_choices(plain)
-    forms: list[Form] = []
+    forms: list[MethodForm] = []
     for placed in _places_of_servers(document, plain):
         combinations = _combinations({**placed, **choices})
         forms = [_try_form(document, settings, timelines) for settings in combinations]
@@ -142,8 +142,8 @@ def _enter(name: str, document: Mapping[str, Any], ranges: Mapping[str, Any]) ->
 
 def _try_form(
     document: Mapping[str, Any], settings: DottedKeys, timelines: Sequence[DottedKeys]
-) -> Form:
-    form = Form(settings, [], [])
+) -> MethodForm:
+    form = MethodForm(settings, [], [])
     for timeline in timelines:
         try:
             config = fill_swept_keys(with_settings(document, {**settings, **timeline}))
@@ -205,7 +205,7 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     A method that can go on without a worker does so where workers crash.
     """
     workers = plain.cluster.workers
-    message = message_bytes(plain)
+    message = size_of_messages(plain)
     shards = max(1, min(workers, MAX_PAIRS // workers))
     forms: dict[str, Sequence[Any]] = {
         "collective": COLLECTIVES_TIMED,
@@ -219,7 +219,7 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     return {f"algorithm.{key}": values for key, values in forms.items() if key in fields}
 
 
-def message_bytes(config: Config) -> float:
+def size_of_messages(config: Config) -> float:
     """The size of a message with a model (bytes)."""
     size: float | None = config.build_cluster().network.message_bytes
     if size is None:

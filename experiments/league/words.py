@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import laggard
-from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, message_bytes
+from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, size_of_messages
 from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, League, Row
 from laggard.experiments.league.trials import CHOOSING_SEEDS
 from laggard.experiments.results.formats import format_setting
@@ -131,7 +131,7 @@ def honesty(league: League) -> list[str]:
     """What bounds the worth of the answer."""
     config = league.report
     params = sum(layer.params for layer in config.task.layers())
-    message = f"messages of {message_bytes(config):,.4g} bytes"
+    message = f"messages of {size_of_messages(config):,.4g} bytes"
     task = f"{config.task.model} of {params:,} parameters in {message}"
     nearest = nearest_measured(config.build_cluster())
     return [

@@ -470,7 +470,7 @@ sweep: {search: {learning.lr: {log_uniform: [0.03, 3.0]}, runs: 9}}
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_cluster_is_valid_and_asks(name):
     """Its first line is a question, and the overlapped all-reduce accepts it."""
-    config = load(f"example:{name}", "task=timing", "algorithm=all_reduce")
+    config = load(f"example:{name}", "task={model: timing}", "algorithm=all_reduce")
     assert config.question.endswith("?")
     setting = read_setting(f"example:{name}", "tridiagonal")
     assert setting.ignored == []
