@@ -469,14 +469,12 @@ sweep: {search: {learning.lr: {log_uniform: [0.03, 3.0]}, runs: 9}}
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_cluster_is_valid_and_asks(name):
-    """Its first line is a question, and the overlapped all-reduce accepts it."""
-    config = load(f"example:{name}", "task={model: timing}", "algorithm=all_reduce")
+    """Its first line is a question, nothing but its cluster counts, and all-reduce runs on it."""
+    algorithm = "algorithm={name: all_reduce, on_crash: shrink}"
+    config = load(f"example:{name}", "task={model: timing}", algorithm)
     assert config.question.endswith("?")
-    setting = read_setting(f"example:{name}", "tridiagonal")
-    assert setting.ignored == []
-    (entrant,), refused = find_entrants(setting, ["all_reduce"], 0)
-    assert refused == {}
-    assert clock(entrant.config, Stop(updates=3)).progress.updates == 3
+    assert read_setting(f"example:{name}", "tridiagonal").ignored == []
+    assert clock(config, Stop(updates=3)).progress.updates == 3
 
 
 def test_there_are_ten_clusters():
