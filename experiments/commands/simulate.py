@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +82,9 @@ def sweep_arguments(parser: ArgumentParser) -> None:
     add_jobs(parser)
     parser.add_argument(
         "--backend", default="loky", metavar="NAME", help="loky (default), ray or dask"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="print a row for each run and member, without means"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the planned runs and their estimated duration"
@@ -307,8 +311,6 @@ def _progress_display(args: Namespace) -> "ProgressDisplay | None":
 def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     """Print the table of results, and draw their figure in `folder`."""
     from laggard.experiments.config.errors import error_line
-    from laggard.experiments.results.formats import format_table
-    from laggard.experiments.results.measures import summary
     from laggard.experiments.results.origins import describe_origins
 
     if not results:
@@ -322,11 +324,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
         message = "the method ended before any stop criterion was reached"
         print(f"{message}: run {', '.join(returned)}", file=sys.stderr)
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
-        table = summary(results)
-        print(format_table(table.head(MAX_RUNS_SHOWN)), flush=True)
-        if len(table) > MAX_RUNS_SHOWN:
-            rest = len(table) - MAX_RUNS_SHOWN
-            print(f"... and {rest} more; `laggard table {folder}` has means over seeds")
+        print(_table_of(results, folder, args), flush=True)
     path = folder / "figure.png"
     try:
         if not _is_drawn(path, results):
@@ -339,6 +337,27 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
         return
     if not args.quiet:
         print(f"\n{path}")
+
+
+def _table_of(results: Sequence["Result"], folder: Path, args: Namespace) -> str:
+    """A row a method, the best first; a row a run and member with `--all`, or of a single run."""
+    from laggard.experiments.results import tables
+    from laggard.experiments.results.formats import format_table
+    from laggard.experiments.results.measures import summary
+    from laggard.experiments.results.ranking import rank
+
+    shows_all = getattr(args, "all", False)
+    if shows_all or (len(results) == 1 and not results[0].swept):
+        return format_table(summary(results))
+    table = rank(results)
+    rows = dict.fromkeys(row for row, _, _ in table.cells)
+    if len(rows) > MAX_RUNS_SHOWN:
+        left = len(rows) - MAX_RUNS_SHOWN
+        shown = set(list(rows)[:MAX_RUNS_SHOWN])
+        cells = {cell: estimate for cell, estimate in table.cells.items() if cell[0] in shown}
+        note = f"... and {left} more rows; `laggard table {folder}` has all"
+        table = replace(table, cells=cells, notes=(note, *table.notes))
+    return tables.text(table)
 
 
 def _is_drawn(path: Path, results: Sequence["Result"]) -> bool:

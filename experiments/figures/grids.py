@@ -28,10 +28,11 @@ from laggard.experiments.figures.style import (
     span,
 )
 from laggard.experiments.results.measures import CURVES
+from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory.stability import chance, exact_limit, find_failed, measured_limit
 
-LR, DELAY, BATCH = "learning.lr", "algorithm.delay", "task.batch"
+DELAY, BATCH = "algorithm.delay", "task.batch"
 AXIS_NAMES = {
     LR: "learning rate",
     DELAY: "delay D (updates)",

@@ -14,7 +14,6 @@ from laggard.experiments.figures.grids import (
     AXIS_NAMES,
     DELAY,
     LOSSES,
-    LR,
     MAX_PANELS,
     counts,
     grid_table,
@@ -39,6 +38,7 @@ from laggard.experiments.figures.style import (
     tick_values,
 )
 from laggard.experiments.results.measures import CURVES
+from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.statistics import half_width
 from laggard.experiments.theory.iteration_time import seconds_per_update, seconds_theory

@@ -124,7 +124,7 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
     path, content = first_of(folder)
     before = (path / "config.yaml").stat().st_mtime_ns
     write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
-    command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent)]
+    command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent), "--all"]
     assert main(command) == 0
     output = capsys.readouterr()
     assert "of 2 runs 1 by laggard 0.0.9; this is laggard " in output.err
