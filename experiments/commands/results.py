@@ -22,6 +22,16 @@ TARGETS = (PERFETTO, "tensorboard", "wandb", "mlflow")
 RESULT = "folder of a run, or results/<name> for a sweep"
 
 
+def add_where(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only runs and members with these values",
+    )
+
+
 def plot_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="*", metavar="RESULT", help=RESULT)
     parser.add_argument(
@@ -31,6 +41,7 @@ def plot_arguments(parser: ArgumentParser) -> None:
         help="figure to draw (default: comparison)",
     )
     parser.add_argument("--x", choices=AXES, help="horizontal axis of learning and consensus")
+    add_where(parser)
     parser.add_argument(
         "--to", metavar="FILE", help=".png, .svg or .pdf file (default: in the first RESULT)"
     )
@@ -57,7 +68,9 @@ def plot(args: Namespace) -> int:
             problem = f"{args.figure} has fixed axes; learning and consensus take --x"
             raise ConfigError("", problem, "laggard plot --x")
         options["x"] = args.x
-    results = _load_all(args.results)
+    results: Sequence[Result] = _load_all(args.results)
+    if args.where:
+        results = _where(results, args.where, args.results)
     name = "figure" if args.figure == "comparison" else args.figure
 
     def draw(path: Path) -> None:
@@ -130,13 +143,7 @@ def table_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--target", type=float, metavar="X", help="target: test accuracy (0 to 1), else test loss"
     )
-    parser.add_argument(
-        "--where",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="only runs and members with these values",
-    )
+    add_where(parser)
     parser.add_argument(
         "--best", nargs="+", metavar="KEY", help="of these keys, only the best setting of each row"
     )
@@ -166,8 +173,8 @@ def table(args: Namespace) -> int:
 
     results = label_results(_join(args.results))
     format_table = FORMATS[args.format]
+    results = _where(results, args.where, args.results)
     try:
-        results = _restrict_results(results, args.where)
         values = tabulate(
             results,
             args.rows,
@@ -209,6 +216,23 @@ def _join(paths: Sequence[str]) -> "Results":
         message = f"{duplicates} of {len(results)} runs were given twice: they count once"
         print(message, file=sys.stderr)
     return joined
+
+
+def _where(
+    results: "Sequence[Result]", conditions: Sequence[str], paths: Sequence[str]
+) -> "Results":
+    """The runs and members that meet all conditions `key=value`.
+
+    Raises:
+        ConfigError: a condition has another form, or none meets it.
+    """
+    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.results.results import as_results
+
+    try:
+        return _restrict_results(as_results(results), conditions)
+    except ValueError as error:
+        raise ConfigError("", str(error), " ".join(paths)) from None
 
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":

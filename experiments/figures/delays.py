@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from laggard.experiments.figures.lines import Label, applied_gradients, pool_seeds, shorten, titles
+from laggard.experiments.figures.facets import facets
+from laggard.experiments.figures.lines import (
+    Label,
+    Line,
+    applied_gradients,
+    pool_seeds,
+    shorten,
+    titles,
+)
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     DASHES,
@@ -19,12 +28,18 @@ from laggard.experiments.figures.style import (
     PALETTE,
     PERCENT,
     File,
+    Look,
     Panels,
     Runs,
     as_sequence,
+    check_count,
     legend,
+    legend_height,
+    line_styles,
+    name_axes,
     name_ticks,
     omission_note,
+    panels_of,
     styled_figure,
 )
 from laggard.experiments.figures.timelines import UNSPLIT, has_arrivals, phases, seconds, stack_bars
@@ -35,9 +50,11 @@ if TYPE_CHECKING:
     from laggard.experiments.real.comparison import Figures
 
 
-MAX_BINS, MAX_PANELS, MAX_ROWS, MAX_BARS = 60, 16, 6, 24
+MAX_BINS, MAX_PANELS, MAX_ROWS, MAX_BARS = 60, 24, 6, 24
 ROLLING = 20  # gradients of a rolling mean
 MIN_WINDOWS = 20  # a rolling mean covers at least this share of a worker's gradients
+STALENESS = "staleness (updates)"
+ROW = 0.42  # inches of a row of a panel of distributions
 MEAN_LINE: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": DASHES[1]}
 MEAN_MARKER: dict[str, Any] = {"marker": "v", "markevery": [1], "markersize": 5, "clip_on": False}
 POINTS: dict[str, Any] = {"s": 4, "linewidth": 0, "rasterized": True}
@@ -85,28 +102,95 @@ def _histogram_columns(panels: int) -> int:
 def staleness(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The staleness of applied gradients: its distribution beside theory, and over time.
 
-    A row a run. Points are gradients, lines each worker's rolling mean; of more than eight workers
-    only the stalest has a colour.
+    A row a run; of more than six runs the distributions alone, in the panels of `facets`. Points are
+    gradients, lines each worker's rolling mean; of more than eight workers only the stalest has a
+    colour.
     """
     results = as_sequence(results)
+    if len(results) > MAX_ROWS:
+        return _distributions(results, path, label)
     names = titles(results, label)
-    shown = results[:MAX_ROWS]
-    with styled_figure(8, 1.1 + 2.5 * len(shown), path) as figure:
-        rows = figure.subplots(len(shown), 2, width_ratios=(2, 3), squeeze=False)
+    with styled_figure(8, 1.1 + 2.5 * len(results), path) as figure:
+        rows = figure.subplots(len(results), 2, width_ratios=(2, 3), squeeze=False)
         grey_notes = []
-        for (left, right), result, name in zip(rows, shown, names, strict=False):
+        for (left, right), result, name in zip(rows, results, names, strict=True):
             _histogram_beside_theory(left, result.updates, result, name, 44)
             grey_notes.append(_draw_over_time(right, applied_gradients(result.updates)))
         panels = [*rows[:, 1], *rows[:, 0]]
         rolling = f"lines: rolling mean of {ROLLING} gradients"
         notes = [f"{rolling}, of a {MIN_WINDOWS}th of a worker's where that is more"]
-        if len(shown) > 1 and grey_notes[-1]:
+        if len(results) > 1 and grey_notes[-1]:
             notes.append("colour: the stalest worker of each run; grey: the others")
         else:
             notes.append(grey_notes[-1])
-        omitted = omission_note(names[MAX_ROWS:])
-        legend(figure, panels, [*_theory_notes(panels), *notes, omitted])
+        legend(figure, panels, [*_theory_notes(panels), *notes])
     return figure
+
+
+def _distributions(results: Sequence[Result], path: File, label: Label | None) -> Figure:
+    """The distributions of many runs: lines and panels are those of `facets`."""
+    shown = facets(results, label, of_runs=True)
+    looks = line_styles(shown.lines)
+    columns = min(len(shown.panels), 3)
+    longest = max(len(shown.of_panel(name)) for name in shown.panels)
+    height = 1 + (0.7 + ROW * longest) * math.ceil(len(shown.panels) / columns)
+    notes = ["each row has its own scale; black line: mean", shown.note]
+    with styled_figure(8, height + legend_height(shown.lines), path) as figure:
+        panels = panels_of(figure, len(shown.panels), columns)
+        for axes, name in zip(panels, shown.panels, strict=True):
+            lines = shown.of_panel(name)
+            draw_distributions(axes, lines, shown.results, looks)
+            has_theory = _mark_theory(axes, lines, shown.results)
+            if has_theory:
+                notes.insert(1, "triangle: mean by theory, steady state")
+            axes.set_title(shorten(name, 100 // columns))
+        name_axes(panels, columns, STALENESS, "share of gradients", (False, True))
+        legend(figure, panels, [*dict.fromkeys(notes)], shown.title)
+    return figure
+
+
+def draw_distributions(
+    axes: Axes, lines: Sequence[Line], results: Sequence[Result], looks: Mapping[str, Look]
+) -> None:
+    """The distribution of the staleness of applied gradients, a row a line, from above."""
+    for row, line in enumerate(lines):
+        look = looks[line.name]
+        updates = pd.concat([results[run].updates for run in line.results])
+        applied = applied_gradients(updates)["staleness"].to_numpy()
+        style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 1}
+        axes.axhline(-row, color=LIGHT, linewidth=0.5)
+        # a legend names the line even where no gradient was applied
+        axes.plot([], [], label=_name_with_runs(line), **style)
+        if not len(applied):
+            continue
+        width = math.ceil((applied.max() + 1) / MAX_BINS)
+        edges = np.arange(-0.5, applied.max() + width, width)
+        counts, _ = np.histogram(applied, edges)
+        heights = 0.8 * counts / counts.max() - row
+        axes.stairs(heights, edges, baseline=-row, fill=True, color=look.colour, alpha=0.3)
+        axes.stairs(heights, edges, baseline=-row, **style)
+        axes.plot([applied.mean()] * 2, [-row, 0.8 - row], color="black", linewidth=1)
+    axes.set(xlabel=STALENESS, ylim=(-len(lines) + 0.75, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.grid(visible=False)
+    name_ticks(axes.yaxis, [-row for row in range(len(lines))], [line.best for line in lines])
+
+
+def _name_with_runs(line: Line) -> str:
+    if len(line.results) > 1:
+        return f"{line.name} (n = {len(line.results)} runs)"
+    return line.name
+
+
+def _mark_theory(axes: Axes, lines: Sequence[Line], results: Sequence[Result]) -> bool:
+    """A triangle at theory's mean of each row; returns whether there is one."""
+    has_theory = False
+    for row, line in enumerate(lines):
+        theory = staleness_theory(results[line.results[0]].config)
+        if theory is not None:
+            has_theory = True
+            axes.plot(theory.mean, -row, "^", color=PALETTE[1], markersize=5, zorder=3)
+    return has_theory
 
 
 def _histogram_beside_theory(
@@ -249,12 +333,20 @@ def _theory_notes(panels: list[Axes]) -> list[str]:
 def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The phases of a gradient's life: the updates, and the seconds, that fall into each.
 
-    A bar a worker for one run, a bar a run for several; means over the applied gradients. See
-    `phases`.
+    A bar a worker for one run, a bar a run for several, or for many a bar a setting; means over the
+    applied gradients. See `phases`.
     """
     results = as_sequence(results)
-    tables = [(phases(result.updates), seconds(result.updates)) for result in results]
-    names = titles(results, label)
+    pools = [(name, [run]) for name, run in zip(titles(results, label), results, strict=True)]
+    if len(results) > MAX_BARS:
+        pools = pool_seeds(results, label)
+        check_count([name for name, _ in pools], MAX_BARS, "bars")
+    names = [name for name, _ in pools]
+    tables = []
+    for _, runs in pools:
+        counts = pd.concat([phases(run.updates) for run in runs])
+        spent = pd.concat([seconds(run.updates) for run in runs])
+        tables.append((counts, spent))
     if len(results) == 1:
         names = ["all workers"]
         ranks = sorted(results[0].updates["worker"].unique())

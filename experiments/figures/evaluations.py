@@ -9,29 +9,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from laggard.experiments.figures.delays import histogram
-from laggard.experiments.figures.lines import (
-    Label,
-    Line,
-    applied_gradients,
-    best_of,
-    lines_of,
-    measures_of,
-)
+from laggard.experiments.figures.delays import draw_distributions, histogram
+from laggard.experiments.figures.facets import Facets, facets, refuse_panels
+from laggard.experiments.figures.lines import Label, Line, applied_gradients, measures_of, shorten
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
-    PALETTE,
     File,
     Runs,
     as_sequence,
     draw,
     legend,
+    legend_height,
     line_styles,
     styled_figure,
 )
 
-MAX_LINES = len(PALETTE)
-HISTOGRAMS_IN_A_ROW = 4  # of histograms
+HISTOGRAMS_IN_A_ROW = 4
+MAX_HISTOGRAMS = 8
+DISTRIBUTIONS = "right: shares of gradients, each row on its own scale; black line: mean"
 BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
 
 
@@ -39,6 +34,8 @@ def comparison(
     results: Runs, path: File = None, target: float | None = None, label: Label | None = None
 ) -> Figure:
     """Compare runs: learning against virtual time and against updates, and staleness.
+
+    Lines, and a row of panels for each value of a second axis, are those of `facets`.
 
     Args:
         results: runs; those that differ only in seeds are drawn as one line, the mean in its 95 %
@@ -48,44 +45,74 @@ def comparison(
         label: names a run; by default what was swept, else the config's name.
 
     Raises:
-        ValueError: two results cannot be told apart.
+        ValueError: two results cannot be told apart, or an axis has too many values.
     """
-    results = as_sequence(results)
-    lines = lines_of(results, label)
-    measure = measures_of(results)[0]
-    shown = best_of(lines, measure, MAX_LINES)
+    shown = facets(as_sequence(results), label)
+    measure = measures_of(shown.results)[0]
     if measure != "test_accuracy":
         target = None
-    updates = {}
-    for line in shown:
-        updates[line.run] = pd.concat([results[index].updates for index in line.results])
+    colours = {line.colour for line in shown.lines}
+    if len(shown.panels) > 1 or len(colours) > MAX_HISTOGRAMS:
+        return _compare_in_rows(shown, path, measure, target)
+    looks = line_styles(shown.lines)
+    updates: dict[str, pd.DataFrame] = {}
+    for line in shown.lines:
+        updates.setdefault(line.colour, _updates_of(shown, line.colour))
     rows = math.ceil(len(updates) / HISTOGRAMS_IN_A_ROW)
-    with styled_figure(8, 3.4 + 2.1 * rows, path) as figure:
+    height = 3.4 + 2.1 * rows + legend_height(shown.lines)
+    with styled_figure(8, height, path) as figure:
         heights = [3.2] + [2.1] * rows
         grid = figure.add_gridspec(1 + rows, 12, height_ratios=heights)
         left = figure.add_subplot(grid[0, :6])
         right = figure.add_subplot(grid[0, 6:], sharey=left)
-        draw(left, shown, "time", measure, target)
-        draw(right, shown, "updates", measure, target)
+        draw(left, shown.lines, "time", measure, target)
+        draw(right, shown.lines, "updates", measure, target)
         right.tick_params(labelleft=False, which="both")
         right.set_ylabel("")
-        styles = zip(shown, line_styles(shown), strict=False)
-        colours = {line.run: colour for line, (colour, _) in styles}
-        _histograms(figure, grid, updates, colours)
-        legend(figure, left, notes(shown, lines))
+        styles = {line.colour: looks[line.name].colour for line in shown.lines}
+        _histograms(figure, grid, updates, styles)
+        legend(figure, left, notes(shown), shown.title)
+    return figure
+
+
+def _updates_of(shown: Facets, colour: str) -> pd.DataFrame:
+    """The gradients of all runs of a colour."""
+    runs = sorted({run for line in shown.lines if line.colour == colour for run in line.results})
+    return pd.concat([shown.results[run].updates for run in runs])
+
+
+def _compare_in_rows(shown: Facets, path: File, measure: str, target: float | None) -> Figure:
+    """A row of panels for each value of the second axis: against time, updates, and staleness."""
+    looks = line_styles(shown.lines)
+    height = 0.9 + 1.9 * len(shown.panels) + legend_height(shown.lines)
+    with styled_figure(8, height, path) as figure:
+        panels = figure.subplots(len(shown.panels), 3, squeeze=False)
+        for row, name in zip(panels, shown.panels, strict=True):
+            lines = shown.of_panel(name)
+            draw(row[0], lines, "time", measure, target, looks)
+            draw(row[1], lines, "updates", measure, target, looks)
+            row[1].set_ylabel("")
+            draw_distributions(row[2], lines, shown.results, looks)
+            row[0].set_title(shorten(name, 60))
+        for axes in panels[:-1].flat:
+            axes.set_xlabel("")
+        texts = [*notes(shown._replace(note="")), DISTRIBUTIONS]
+        if shown.title:
+            texts.append("beside a row: its best value")
+        legend(figure, panels[:, :2].flat, texts, shown.title)
     return figure
 
 
 def _histograms(
-    figure: Figure, grid: GridSpec, updates: dict[str, pd.DataFrame], colours: dict[str, str]
+    figure: Figure, grid: GridSpec, updates: dict[str, pd.DataFrame], colours: dict[str, Any]
 ) -> None:
-    """Draw one histogram for each run, with common bins, below the first row of `grid`."""
+    """Draw one histogram for each colour, with common bins, below the first row of `grid`."""
     top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
     span = grid.ncols // min(len(updates), HISTOGRAMS_IN_A_ROW)
-    for index, (run, rows) in enumerate(updates.items()):
+    for index, (name, rows) in enumerate(updates.items()):
         start = index % HISTOGRAMS_IN_A_ROW * span
         axes = figure.add_subplot(grid[1 + index // HISTOGRAMS_IN_A_ROW, start : start + span])
-        histogram(axes, rows, top, colours[run], run, wrap=9 * span)
+        histogram(axes, rows, top, colours[name], name, wrap=9 * span)
         if start:
             axes.set_ylabel("")
 
@@ -96,43 +123,55 @@ def learning(
     """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
 
     Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
-    interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n).
+    interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n). Lines, and a row of panels for each
+    value of a second axis, are those of `facets`.
 
     Args:
         x: `time`, `updates`, `samples` or `epoch`.
 
     Raises:
-        ValueError: another x, or two results that cannot be told apart.
+        ValueError: another x, two results that cannot be told apart, or an axis with too many
+            values.
     """
-    results = as_sequence(results)
-    measures = measures_of(results)
-    lines = lines_of(results, label)
-    shown = best_of(lines, measures[0], MAX_LINES)
-    height = 3.6
-    if len(measures) == 3:
-        height = 3.3
-    with styled_figure(8, height, path) as figure:
-        panels = figure.subplots(1, len(measures), squeeze=False)[0]
-        for axes, measure in zip(panels, measures, strict=True):
-            draw(axes, shown, x, measure)
-        legend(figure, panels[-1], notes(shown, lines))
+    shown = facets(as_sequence(results), label)
+    measures = measures_of(shown.results)
+    height = 3.3
+    if len(measures) < 3:
+        height = 3.6
+    if len(shown.panels) > 1:
+        height = 0.9 + 1.9 * len(shown.panels)
+    shape = len(shown.panels), len(measures)
+    looks = line_styles(shown.lines)
+    with styled_figure(8, height + legend_height(shown.lines), path) as figure:
+        panels = figure.subplots(*shape, squeeze=False)
+        for row, name in zip(panels, shown.panels, strict=True):
+            for axes, measure in zip(row, measures, strict=True):
+                draw(axes, shown.of_panel(name), x, measure, looks=looks)
+            row[0].set_title(shorten(name, 60))
+        for axes in panels[:-1].flat:
+            axes.set_xlabel("")
+        legend(figure, panels[:, -1], notes(shown), shown.title)
     return figure
 
 
 def curves(results: Runs, path: File = None) -> Figure:
-    """Accuracy, where the task has one, and losses, against each of the four axes."""
-    results = as_sequence(results)
-    measures = measures_of(results)
-    lines = lines_of(results)
-    shown = best_of(lines, measures[0], MAX_LINES)
+    """Accuracy, where the task has one, and losses, against each of the four axes.
+
+    Raises:
+        ValueError: the lines need several panels, or an axis has too many values.
+    """
+    shown = facets(as_sequence(results))
+    refuse_panels(shown)
+    measures = measures_of(shown.results)
     shape = len(measures), len(AXIS_LABELS)
-    with styled_figure(8, 1 + 1.5 * len(measures), path) as figure:
+    height = 1 + 1.5 * len(measures) + legend_height(shown.lines)
+    with styled_figure(8, height, path) as figure:
         panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
         for row, measure in zip(panels, measures, strict=True):
             for axes, x in zip(row, AXIS_LABELS, strict=True):
-                draw(axes, shown, x, measure)
+                draw(axes, shown.lines, x, measure)
                 axes.label_outer()
-        legend(figure, panels[-1, -1], notes(shown, lines))
+        legend(figure, panels[-1, -1], notes(shown), shown.title)
     return figure
 
 
@@ -157,8 +196,9 @@ def consensus(
         raise ValueError(
             "no result has a consensus distance: expected a method whose nodes have models, as dpsgd"
         )
+    shown = facets(measured, label)
     lines = []
-    for line in lines_of(measured, label):
+    for line in shown.lines:
         tails = [curve[curve["updates"] > 0] for curve in line.curves]
         if all(len(tail) for tail in tails):
             lines.append(line._replace(curves=tails))
@@ -166,32 +206,33 @@ def consensus(
         raise ValueError(
             "no result has a consensus distance after an update: the runs ended before their first"
         )
-    shown = best_of(lines, "consensus", MAX_LINES)
-    texts = notes(shown, lines)
-    distances = _column(shown, "consensus")
+    shown = shown._replace(lines=lines)
+    texts = notes(shown)
+    distances = _column(lines, "consensus")
     if (distances == 0).any():
         texts.append("a gap: the nodes' models are equal")
-    with styled_figure(8, 3.8, path) as figure:
-        axes = figure.subplots()
-        draw(axes, shown, x, "consensus")
-        axes.set_ylabel("consensus distance\n(root mean square over nodes)")
-        legend(figure, axes, texts)
+    height = 0.9 + 2.9 * len(shown.panels) + legend_height(lines)
+    looks = line_styles(lines)
+    with styled_figure(8, height, path) as figure:
+        panels = figure.subplots(len(shown.panels), 1, squeeze=False, sharex=True)
+        for axes, name in zip(panels.flat, shown.panels, strict=True):
+            draw(axes, shown.of_panel(name), x, "consensus", looks=looks)
+            axes.set_ylabel("consensus distance\n(root mean square over nodes)")
+            axes.set_title(shorten(name, 100))
+            axes.label_outer()
+        legend(figure, panels.flat, texts, shown.title)
     return figure
 
 
-def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:
-    """How to read bands, which lines were left out, and why a line ends early."""
+def notes(shown: Facets) -> list[str]:
+    """How to read bands, the values that were chosen, and why a line ends early."""
     texts = []
-    if any(len(line.curves) > 1 for line in shown):
+    if any(len(line.curves) > 1 for line in shown.lines):
         texts.append(BANDS)
-    if len(shown) < len(lines):
-        texts.append(
-            f"shown: {len(shown)} of {len(lines)} lines, of each run those that ended best"
-        )
-    losses = _column(shown, "test_loss", last=True)
+    losses = _column(shown.lines, "test_loss", last=True)
     if not np.isfinite(losses).all():
         texts.append("a line ends where one of its seeds diverged")
-    return texts
+    return [*texts, shown.note]
 
 
 def _column(lines: Sequence[Line], name: str, last: bool = False) -> np.ndarray:

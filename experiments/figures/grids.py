@@ -40,7 +40,7 @@ AXIS_NAMES = {
     "learning.compensation.strength": "strength of the compensation",
 }
 LOSSES = ("test_loss", "train_loss")
-MAX_PANELS, MAX_NAMED_CELLS = 6, 70
+MAX_PANELS, MAX_NAMED_CELLS = 24, 70
 HATCHED: dict[str, Any] = {"hatch": "////", "facecolor": "white", "edgecolor": LIGHT}
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 4}
 EXACT_LIMIT = (
@@ -66,7 +66,7 @@ def lr_batch(results: Runs, path: File = None) -> Figure:
 def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figure:
     """The final accuracy, or loss, over two parameters; a cell is the mean over seeds.
 
-    A panel a value of the other swept keys. Hatched cells diverged, in at least one seed. Over the
+    A panel for each setting of the other swept keys. Hatched cells diverged, in at least one seed. Over the
     learning rate the stability limit is drawn: on a quadratic where theory knows it, the exact one
     (`exact_limit`); else the measured one, a step line between the largest lr that learns and the
     next, which diverges in at least one seed or ends below twice chance.
@@ -75,13 +75,13 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
         x, y: dotted keys of the config whose values differ.
 
     Raises:
-        ValueError: one of them has a single value.
+        ValueError: one of them has a single value, or the other keys have too many settings.
     """
     results = as_sequence(results)
     table = grid_table(results, x, y)
     names = list(dict.fromkeys(table["panel"]))
     panels = Panels(names, names, MAX_PANELS)
-    columns = _panels_in_a_row(len(panels), table[x].nunique())
+    columns = _panels_in_a_row(table, x)
     rows = math.ceil(len(panels) / columns)
     size = 8.0, 1.5 + rows * (0.75 + 0.36 * max(3, table[y].nunique()))
     width = 6.8 / columns
@@ -112,9 +112,14 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
     return figure
 
 
-def _panels_in_a_row(panels: int, values: int) -> int:
-    """The panels of one row; each has `values` values along x."""
-    if panels in (2, 4) or (panels == 3 and values > 4):
+def _panels_in_a_row(table: pd.DataFrame, x: str) -> int:
+    """The panels of one row: those of a value of the first of two keys, where they fit."""
+    panels = int(table["panel"].nunique())
+    lengths = table["panel"].str.count(", ")
+    last = int(table["panel"].str.rpartition(", ")[2].nunique())
+    if bool(lengths.eq(1).all()) and last <= 4 and panels % last == 0:
+        return last
+    if panels in (2, 4) or (panels == 3 and table[x].nunique() > 4):
         return 2
     return min(panels, 3)
 
@@ -160,7 +165,11 @@ def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) 
         required.append(y)
     for key in required:
         if table[key].nunique() < 2:
-            raise ValueError(f"{key}: expected several values, got one: sweep it")
+            swept = [name for name in swept_keys(table) if table[name].nunique() > 1]
+            remedy = "sweep it"
+            if swept:
+                remedy += f", or draw what is swept: {', '.join(swept)}"
+            raise ValueError(f"{key}: expected several values, got one: {remedy}")
     keys = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
     others = [key for key in keys if table[key].nunique() > 1]
     panels = []

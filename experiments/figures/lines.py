@@ -1,4 +1,4 @@
-"""The lines of a comparison of results: the label of each line, and the curves that it averages."""
+"""Lines of results, each an average over seeds, and the names of results."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -15,11 +15,23 @@ LEARNT = ("test_accuracy", "test_loss", "train_loss")
 
 
 class Line(NamedTuple):
-    """The curves of one line, each a table of metrics; they differ only in their seeds."""
+    """The curves of one line, each a table of metrics; they differ only in their seeds.
 
-    run: str
+    Attributes:
+        colour: the setting that has its colour.
+        name: its name in the legend.
+        curves: its tables, with the index of the result in `run`.
+        dash: the setting that has its dashes, if any.
+        panel: the name of its panel, if there are several.
+        best: the values that were chosen for it, of keys that are drawn at their best.
+    """
+
+    colour: str
     name: str
     curves: list[pd.DataFrame]
+    dash: str = ""
+    panel: str = ""
+    best: str = ""
 
     @property
     def results(self) -> list[int]:
@@ -58,41 +70,6 @@ def _interpolate(at: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
     return np.asarray(between)
 
 
-def lines_of(results: Sequence[Result], label: Label | None = None) -> list[Line]:
-    """A line for each run and member, named by what was swept; seeds of one setting share a line.
-
-    Raises:
-        ValueError: two results have the same name and the same swept values.
-    """
-    parts = []
-    for run, result in enumerate(results):
-        name = result.config.name
-        if label is not None:
-            name = label(result)
-        parts.append(result.metrics.assign(run=run, name=name))
-    table = pd.concat(parts)
-    swept = ["name", *swept_keys(table.drop(columns="name"))]
-    if label is None and table.groupby(swept, dropna=False)["run"].nunique().max() > 1:
-        raise ValueError(
-            "two results have one name and the same swept values: expected label=, a name for each"
-        )
-    settings = [key for key in swept if not key.endswith("seed")]
-    settings = [key for key in settings if table[key].nunique(dropna=False) > 1]
-    within = [key for key in settings if table.groupby("run")[key].nunique().max() > 1]
-    between = [key for key in settings if key not in within]
-    if label is not None:
-        between = ["name"]
-    lines: dict[tuple[str, str], Line] = {}
-    for _, curve in table.groupby(["run", "member"]):
-        run_texts = [label_text(curve[key].iloc[0], key) for key in between]
-        member_texts = [label_text(curve[key].iloc[0], key) for key in within]
-        run_name = ", ".join(filter(None, run_texts)) or str(curve["name"].iloc[0])
-        title = ", ".join(filter(None, run_texts + member_texts)) or run_name
-        line = lines.setdefault((run_name, title), Line(run_name, title, []))
-        line.curves.append(curve)
-    return list(lines.values())
-
-
 def label_text(value: Any, key: str = "") -> str:
     """`lr = 0.1`, or without a key `0.1`; a string alone; empty for a key that a run lacks."""
     if isinstance(value, str):
@@ -115,19 +92,6 @@ def measures_of(results: Sequence[Result]) -> list[str]:
 
 def _is_measured(result: Result, name: str) -> bool:
     return name in result.metrics and bool(result.metrics[name].notna().any())
-
-
-def best_of(lines: Sequence[Line], measure: str, limit: int) -> list[Line]:
-    """At most `limit` lines: those of each run that ended best, if there are more."""
-    if len(lines) <= limit:
-        return list(lines)
-    ends = [np.mean([curve[measure].iloc[-1] for curve in line.curves]) for line in lines]
-    table = pd.DataFrame({"run": [line.run for line in lines], "end": ends})
-    table["end"] = table["end"].where(np.isfinite(table["end"]))
-    per_run = max(1, limit // table["run"].nunique())
-    ascending = measure != "test_accuracy"
-    best = table.sort_values("end", ascending=ascending).groupby("run").head(per_run)
-    return [lines[index] for index in sorted(best.index[:limit])]
 
 
 def _parameter(config: Any, key: str) -> Any:

@@ -19,6 +19,7 @@ from laggard.experiments.figures.style import (
     Panels,
     Runs,
     as_sequence,
+    check_count,
     omission_note,
     quantity,
 )
@@ -258,15 +259,15 @@ def utilisation(
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a
     message that queues is drawn as if it went slowly. A row a direction of a card; as a share of
-    the card's bandwidth, or in bytes per second where that has no limit. Of several runs the first
-    four.
+    the card's bandwidth, or in bytes per second where that has no limit. Up to four runs.
 
     Raises:
-        ValueError: a run has not recorded its messages.
+        ValueError: a run has not recorded its messages, or there are more than four runs.
     """
     results = as_sequence(results)
     names = titles(results, label)
-    loads = [_card_loads(result, bins) for result in results[:MAX_RUNS]]
+    check_count(names, MAX_RUNS, "panels")
+    loads = [_card_loads(result, bins) for result in results]
     panels = Panels(loads, names, MAX_RUNS)
     heights = [0.6 + 0.17 * len(load.rates) for load in loads]
     spread = "bytes are exact, spread evenly between a message's sending and its arrival"

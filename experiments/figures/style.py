@@ -2,11 +2,12 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+import matplotlib
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -99,20 +100,31 @@ def _show_dollar_signs(figure: Figure) -> None:
         text.set_parse_math(False)
 
 
+class Look(NamedTuple):
+    """The look of a line: its colour, its dashes and its marker."""
+
+    colour: Any
+    dash: Any
+    marker: str
+
+
 class Panels(Generic[PanelGroup]):
-    """The panels of a figure: a panel for each group, up to `limit` groups.
+    """The panels of a figure: a panel for each group.
 
     Attributes:
-        groups: the groups that are shown, in the order of the panels.
+        groups: the groups, in the order of the panels.
         axes: the panels whose lines the legend names.
-        notes: what the reader must know; the names of the groups left out are added.
+        notes: what the reader must know.
+
+    Raises:
+        ValueError: there are more than `limit` groups.
     """
 
     def __init__(self, groups: Iterable[PanelGroup], names: Iterable[str], limit: int) -> None:
-        self.groups = list(groups)[:limit]
+        check_count(list(names), limit, "panels")
+        self.groups = list(groups)
         self.axes: list[Axes] = []
         self.notes: list[str] = []
-        self._omission = omission_note(list(names)[limit:])
 
     @contextmanager
     def figure(
@@ -133,13 +145,25 @@ class Panels(Generic[PanelGroup]):
         with styled_figure(*size, path, layout) as figure:
             self.axes = panels_of(figure, len(self.groups), columns, **options)
             yield figure
-            legend(figure, self.axes, [*self.notes, self._omission])
+            legend(figure, self.axes, self.notes)
 
     def __iter__(self) -> Iterator[tuple[Axes, PanelGroup]]:
         return zip(self.axes, self.groups, strict=True)
 
     def __len__(self) -> int:
         return len(self.groups)
+
+
+def check_count(names: Sequence[str], limit: int, items: str) -> None:
+    """Refuse to draw a part of the results.
+
+    Raises:
+        ValueError: there are more than `limit` names.
+    """
+    if len(names) > limit:
+        expected = f"expected at most {limit} {items}, got {len(names)}"
+        listed = ", ".join(shorten(name, 40) for name in names[:MAX_OMITTED_NAMES])
+        raise ValueError(f"{expected} ({listed}, ...): choose some of the runs by `where`")
 
 
 def omission_note(names: Sequence[str], items: str = "") -> str:
@@ -246,41 +270,56 @@ def save(figure: Figure, path: str | Path) -> Figure:
     return figure
 
 
-def line_styles(lines: Sequence[Line]) -> list[tuple[str, Any]]:
-    """A colour and a dash for each line.
+def line_styles(lines: Sequence[Line]) -> dict[str, Look]:
+    """The look of each line, by its name: a colour and a dash for the settings that have them.
 
-    Lines of one run share its colour and differ in dashes, where several runs have several lines
-    and the dashes suffice.
+    More than eight settings have colours of a scale; without settings that have dashes, dashes tell
+    lines apart too.
     """
-    runs = [line.run for line in lines]
-    names = list(dict.fromkeys(runs))
-    longest = max(map(runs.count, names))
-    if len(names) in (1, len(runs)) or longest > len(DASHES):
-        return [(colour, DASHES[index % len(DASHES)]) for index, colour in enumerate(PALETTE)]
-    styles = []
-    for index, run in enumerate(runs):
-        dash = DASHES[runs[:index].count(run)]
-        styles.append((PALETTE[names.index(run)], dash))
-    return styles
+    colours = list(dict.fromkeys(line.colour for line in lines))
+    dashes = list(dict.fromkeys(line.dash for line in lines))
+    palette: Any = PALETTE
+    if len(colours) > len(PALETTE):
+        palette = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(colours)))
+    looks: dict[str, Look] = {}
+    for line in lines:
+        place = colours.index(line.colour)
+        dash = place
+        if len(dashes) > 1:
+            dash = dashes.index(line.dash)
+        marker = MARKERS[len(looks) % len(MARKERS)]
+        if len(dashes) > 1:  # markers would hide the dashes
+            marker = "none"
+        looks.setdefault(line.name, Look(palette[place], DASHES[dash % len(DASHES)], marker))
+    return looks
 
 
 def draw(
-    axes: Axes, lines: Sequence[Line], x: str, measure: str, target: float | None = None
+    axes: Axes,
+    lines: Sequence[Line],
+    x: str,
+    measure: str,
+    target: float | None = None,
+    looks: Mapping[str, Look] | None = None,
 ) -> None:
     """Draw each line: the mean of its curves, and the 95 % interval of the mean as a band.
 
     The y axis of an accuracy leaves out a steep ascent at the start.
+
+    Args:
+        looks: of the lines of all panels, by their names; by default those of `lines` alone.
 
     Raises:
         ValueError: `x` is no axis.
     """
     if x not in AXIS_LABELS:
         raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
+    if looks is None:
+        looks = line_styles(lines)
     levels: list[float] = []
-    for number, (line, look) in enumerate(zip(lines, line_styles(lines), strict=False)):
+    for line in lines:
         if measure in line.curves[0]:
-            marker = MARKERS[number % len(MARKERS)]
-            levels += _draw_line(axes, line, (x, measure), look, marker)
+            levels += _draw_line(axes, line, (x, measure), looks[line.name])
     axes.set(xlabel=AXIS_LABELS[x], ylabel=CURVES.get(measure, measure))
     if x in ("updates", "samples"):
         axes.xaxis.set_major_formatter(COUNT)
@@ -295,27 +334,26 @@ def draw(
         logarithmic(axes, levels)
 
 
-def _draw_line(
-    axes: Axes, line: Line, keys: tuple[str, str], look: tuple[str, Any], marker: str
-) -> list[float]:
+def _draw_line(axes: Axes, line: Line, keys: tuple[str, str], look: Look) -> list[float]:
     """Draw one line and its band; return the heights of the band after the first eighth."""
     x, measure = keys
-    colour, dash = look
     at, values = line.points(x, measure)
     mean, n = values.mean(0), len(values)
     half: Any = 0
     if n > 1:
         half = half_width(values.std(0, ddof=1), n)
+    marker = look.marker
     if len(at) > MAX_MARKED_POINTS:
         marker = "none"
-    axes.plot(at, mean, color=colour, linestyle=dash, label=line.title, marker=marker)
+    style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": marker}
+    axes.plot(at, mean, label=line.title, **style)
     low, high = mean - half, mean + half
     if measure == "test_accuracy":
         low = np.clip(low, 0, 1)
         high = np.clip(high, 0, 1)
     elif np.nanmax(mean, initial=0) > 0:  # a log axis has no 0
         low = np.maximum(low, 1e-6 * np.nanmin(mean[mean > 0]))
-    axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.fill_between(at, low, high, color=look.colour, alpha=0.18, linewidth=0)
     late = min(len(at) // 8 + 1, len(at) - 1)
     return [*low[late:], *high[late:]]
 
@@ -365,11 +403,20 @@ def _positive(columns: Iterable[Any]) -> np.ndarray:
     return np.asarray(values[np.isfinite(values) & (values > 0)])
 
 
-def legend(figure: Figure, axes: Axes | Iterable[Axes], notes: Sequence[str]) -> None:
+def legend_height(lines: Sequence[Line]) -> float:
+    """The inches that a figure needs for a legend of more lines than usual."""
+    names = dict.fromkeys(line.name for line in lines)
+    return 0.05 * max(0, len(names) - 8)
+
+
+def legend(
+    figure: Figure, axes: Axes | Iterable[Axes], notes: Sequence[str], title: str = ""
+) -> None:
     """One legend above all panels, where it hides no data, and the notes below them.
 
     Args:
         axes: the panels whose lines the legend names, each name once.
+        title: what the figure shows of a sweep; empty where it shows all.
     """
     panels = [axes] if isinstance(axes, Axes) else list(axes)
     handles: dict[str, Any] = {}
@@ -382,7 +429,10 @@ def legend(figure: Figure, axes: Axes | Iterable[Axes], notes: Sequence[str]) ->
         longest = max(map(len, names))
         columns = max(1, int(100 * scale) // (longest + 6))
         columns = min(columns, len(names))
-        figure.legend(list(handles.values()), names, loc="outside upper left", ncols=columns)
+        named = list(handles.values()), names
+        heading = "\n".join(textwrap.wrap(title, int(100 * scale)))
+        place: dict[str, Any] = {"loc": "outside upper left", "alignment": "left"}
+        figure.legend(*named, ncols=columns, title=heading or None, **place)
     figure.align_ylabels()
     text = "; ".join(filter(None, notes))
     note = "\n".join(textwrap.wrap(text, int(128 * scale)))

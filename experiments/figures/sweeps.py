@@ -20,7 +20,7 @@ from laggard.experiments.figures.grids import (
     initial_loss,
     order,
 )
-from laggard.experiments.figures.lines import label_text, measures_of, shorten
+from laggard.experiments.figures.lines import ends, label_text, measures_of, shorten, swept_keys
 from laggard.experiments.figures.style import (
     DASHES,
     MARKERS,
@@ -48,20 +48,25 @@ MAX_NAMED_LINES = 12  # in the legend; also the heights of crosses at the edge
 WORKERS, BANDWIDTH = "cluster.workers", "cluster.network.bandwidth"
 
 
-def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = None) -> Figure:
+def cliff(
+    results: Runs, path: File = None, by: str | None = None, name: str | None = None
+) -> Figure:
     """The lr cliff: the final accuracy or loss against the learning rate, a line per delay.
 
     Points are means over seeds with the 95 % interval of the mean, of losses those of the
     logarithm; crosses at the edge diverged in at least one seed.
 
     Args:
-        by: the dotted key that tells lines apart.
+        by: the key that tells lines apart. Default: the delay, or where it was not swept the first
+            axis of names.
         name: of that key in the legend.
 
     Raises:
         ValueError: there is only one learning rate.
     """
     results = as_sequence(results)
+    if by is None:
+        by = _default_lines(results)
     table = grid_table(results, LR, by, single=True)
     names = list(dict.fromkeys(table["panel"]))
     panels = Panels(names, names, MAX_PANELS)
@@ -94,6 +99,16 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = 
         title = f"final {CURVES.get(measure, measure)}"
         name_axes(panels.axes, columns, AXIS_NAMES[LR], title)
     return figure
+
+
+def _default_lines(results: Sequence[Result]) -> str:
+    """The delay, if it was swept, else the first swept key whose values are names."""
+    table = ends(results, [DELAY])
+    names = [key for key in swept_keys(table) if table[key].map(type).eq(str).all()]
+    names = [key for key in names if table[key].nunique() > 1]
+    if table[DELAY].nunique() > 1 or not names:
+        return DELAY
+    return names[0]
 
 
 def _cliff_notes(table: pd.DataFrame, by: str, top: float | None) -> list[str]:

@@ -21,6 +21,7 @@ from laggard.experiments.figures.style import (
     Panels,
     Runs,
     as_sequence,
+    check_count,
     legend,
     name_ticks,
     omission_note,
@@ -73,6 +74,7 @@ def occupation(results: Runs, path: File = None, label: Label | None = None) -> 
             names.append(f"{shorten(title, 48)} (n = {len(result.workers)})")
         table = shares(pd.DataFrame([result.workers.sum() for result in results]))
         notes.append("n: workers")
+        check_count(names, MAX_BARS, "bars")
     shown = table.head(MAX_BARS).fillna(0.0)
     style: dict[str, Any] = {"va": "center", "size": "small"}
     with styled_figure(8, 1.1 + 0.24 * max(3, len(shown)), path) as figure:
@@ -113,21 +115,24 @@ def timeline(
     """A timeline of computations: a row a worker, a bar a gradient, a tick an update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where
-    arrivals were not recorded the last two are one. Blanks are waiting. Of several runs the first
-    four, on one axis of time.
+    arrivals were not recorded the last two are one. Blanks are waiting. Up to four runs, on one
+    axis of time.
 
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
         path: where the figure is saved.
         until: where the window ends (s); by default when the fastest worker's 30th gradient ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
+
+    Raises:
+        ValueError: there are more than four runs.
     """
     results = as_sequence(results)
     names = titles(results, label)
     limit = MAX_ROWS
     if len(results) > 1:
         limit = MAX_ROWS_OF_SEVERAL
-    groups = [(result, _ranks(result, workers, limit)) for result in results[:MAX_RUNS]]
+    groups = [(result, _ranks(result, workers, limit)) for result in results]
     panels = Panels(groups, names, MAX_RUNS)
     if until is None:
         until = min(_end_of_window(result, ranks) for result, ranks in groups)
