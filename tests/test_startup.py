@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 SLOW = pytest.mark.slow
 HEAVY = (
     "torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "matplotlib", "joblib", "rich",
+    "bokeh",
 )  # fmt: skip
 TABLES = ("pandas", "pyarrow", "safetensors")
 WITHOUT = {

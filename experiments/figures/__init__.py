@@ -57,29 +57,18 @@ class Entry(NamedTuple):
 
 
 ENTRIES = (
-    Entry(
-        "comparison",
-        "evaluations",
-        "Learning and staleness",
-        "Accuracy or loss against virtual time and against updates, and the distribution of the"
-        " staleness of the applied gradients.",
-        several=True,
-    ),
+    Entry("comparison", "evaluations"),
     Entry("learning", "evaluations"),
-    Entry(
-        "curves",
-        "evaluations",
-        "Learning",
-        "Accuracy and losses against virtual time, updates, samples and epochs.",
-        one=True,
-    ),
+    Entry("curves", "evaluations"),
     Entry("histograms", "delays"),
     Entry(
         "staleness",
         "delays",
         "Staleness",
-        "The staleness of the applied gradients: its distribution, and each worker's over time.",
+        "The staleness of the applied gradients: its distribution, and of few runs each worker's over"
+        " time.",
         one=True,
+        several=True,
     ),
     Entry(
         "split",
@@ -89,13 +78,7 @@ ENTRIES = (
         one=True,
         several=True,
     ),
-    Entry(
-        "timeline",
-        "timelines",
-        "Timeline",
-        "A row a worker: bars compute, coloured by staleness; blanks are waiting.",
-        one=True,
-    ),
+    Entry("timeline", "timelines"),
     Entry("occupation", "timelines"),
     Entry(
         "utilisation",

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 MAX_BINS, MAX_PANELS, MAX_ROWS, MAX_BARS = 60, 24, 6, 24
 ROLLING = 20  # gradients of a rolling mean
 MIN_WINDOWS = 20  # a rolling mean covers at least this share of a worker's gradients
-STALENESS = "staleness (updates)"
+STALENESS_LABEL = "staleness (updates)"
 ROW = 0.42  # inches of a row of a panel of distributions
 MEAN_LINE: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": DASHES[1]}
 MEAN_MARKER: dict[str, Any] = {"marker": "v", "markevery": [1], "markersize": 5, "clip_on": False}
@@ -84,6 +84,8 @@ def histograms(results: Runs, path: File = None, label: Label | None = None) -> 
     with panels.figure((width, height), path, columns) as figure:
         for number, (axes, (name, seeds)) in enumerate(panels):
             updates = pd.concat([result.updates for result in seeds])
+            if len(seeds) > 1:
+                name = f"{name} (n = {len(seeds)} seeds)"
             _histogram_beside_theory(axes, updates, seeds[0], name, 112 // columns)
             if number % columns:
                 axes.set_ylabel("")
@@ -144,7 +146,7 @@ def _distributions(results: Sequence[Result], path: File, label: Label | None) -
             if has_theory:
                 notes.insert(1, "triangle: mean by theory, steady state")
             axes.set_title(shorten(name, 100 // columns))
-        name_axes(panels, columns, STALENESS, "share of gradients", (False, True))
+        name_axes(panels, columns, STALENESS_LABEL, "share of gradients", (False, True))
         legend(figure, panels, [*dict.fromkeys(notes)], shown.title)
     return figure
 
@@ -170,7 +172,7 @@ def draw_distributions(
         axes.stairs(heights, edges, baseline=-row, fill=True, color=look.colour, alpha=0.3)
         axes.stairs(heights, edges, baseline=-row, **style)
         axes.plot([applied.mean()] * 2, [-row, 0.8 - row], color="black", linewidth=1)
-    axes.set(xlabel=STALENESS, ylim=(-len(lines) + 0.75, 1))
+    axes.set(xlabel=STALENESS_LABEL, ylim=(-len(lines) + 0.75, 1))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False)
     name_ticks(axes.yaxis, [-row for row in range(len(lines))], [line.best for line in lines])

@@ -26,7 +26,7 @@ from laggard.experiments.figures.style import (
 
 HISTOGRAMS_IN_A_ROW = 4
 MAX_HISTOGRAMS = 8
-DISTRIBUTIONS = "right: shares of gradients, each row on its own scale; black line: mean"
+ROWS_OF_STALENESS = "right: shares of gradients, each row on its own scale; black line: mean"
 BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
 
 
@@ -96,7 +96,7 @@ def _compare_in_rows(shown: Facets, path: File, measure: str, target: float | No
             row[0].set_title(shorten(name, 60))
         for axes in panels[:-1].flat:
             axes.set_xlabel("")
-        texts = [*notes(shown._replace(note="")), DISTRIBUTIONS]
+        texts = [*notes(shown._replace(note="")), ROWS_OF_STALENESS]
         if shown.title:
             texts.append("beside a row: its best value")
         legend(figure, panels[:, :2].flat, texts, shown.title)

@@ -19,7 +19,7 @@ NAME = "name"
 """The axis of names: of configs, or those that a caller's `label` gives."""
 
 
-class Axis(NamedTuple):
+class FacetAxis(NamedTuple):
     """An axis of a sweep.
 
     Attributes:
@@ -39,13 +39,13 @@ class Axis(NamedTuple):
         return list(dict.fromkeys(self.texts))
 
 
-class Places(NamedTuple):
+class FacetPlaces(NamedTuple):
     """The axes that a figure shows in colours, panels and dashes, and those without a place."""
 
-    colours: Axis | None
-    panels: Axis | None
-    dashes: Axis | None
-    rest: list[Axis]
+    colours: FacetAxis | None
+    panels: FacetAxis | None
+    dashes: FacetAxis | None
+    rest: list[FacetAxis]
 
 
 class Facets(NamedTuple):
@@ -85,21 +85,21 @@ def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool 
     Raises:
         ValueError: two results cannot be told apart, or an axis has too many values.
     """
-    table = _members(results, label)
+    table = _table_of_members(results, label)
     if label is None:
         _check_names(table)
-    axes = _axes(table, of_runs, label)
+    axes = _facet_axes(table, of_runs, label)
     places = _places(axes)
     if not places.rest:
         return Facets(results, _lines(results, table, places), _panel_names(places))
     chosen = _choose(results, places.rest)
-    table = _members(chosen.overall, label)
+    table = _table_of_members(chosen.overall, label)
     hidden = [axis.key for axis in places.rest]
     title = _title(places.rest, criterion(results))
     note = "; ".join(chosen.choices)
     if len(note) > MAX_NOTE:
         note = f"`table` with `best` {', '.join(hidden)} lists the chosen values"
-    places = _places(_axes(table, of_runs, label, hidden))
+    places = _places(_facet_axes(table, of_runs, label, hidden))
     lines = _lines(chosen.overall, table, places, hidden)
     return Facets(chosen.overall, lines, _panel_names(places), title, note)
 
@@ -115,7 +115,7 @@ def refuse_panels(shown: Facets) -> None:
         raise ValueError(f"{panels}: this figure shows one of these: choose it by `where`")
 
 
-def _members(results: Sequence[Result], label: Label | None) -> pd.DataFrame:
+def _table_of_members(results: Sequence[Result], label: Label | None) -> pd.DataFrame:
     """A row for each run and member: `run` (an index), `member`, `name`, and the swept keys."""
     parts = []
     for run, result in enumerate(results):
@@ -137,9 +137,9 @@ def _check_names(table: pd.DataFrame) -> None:
         )
 
 
-def _axes(
+def _facet_axes(
     table: pd.DataFrame, of_runs: bool, label: Label | None, hidden: Collection[str] = ()
-) -> list[Axis]:
+) -> list[FacetAxis]:
     """The independent axes of two or more values, in the order of the sweep.
 
     A key whose value follows from an earlier one, as in a zip, joins its axis. A key that some runs
@@ -164,7 +164,7 @@ def _axes(
     for keys in groups:
         named = any(isinstance(value, str) for value in table[keys[0]])
         texts = [_text(row, keys) for row in table[keys].to_dict("records")]
-        axes.append(Axis(keys[0], named, pd.Series(texts, index=table.index)))
+        axes.append(FacetAxis(keys[0], named, pd.Series(texts, index=table.index)))
     return axes
 
 
@@ -177,47 +177,47 @@ def _text(row: dict[str, object], keys: Sequence[str]) -> str:
     return ", ".join(filter(None, (label_text(row[key], key) for key in keys)))
 
 
-def _places(axes: Sequence[Axis]) -> Places:
+def _places(axes: Sequence[FacetAxis]) -> FacetPlaces:
     """The place of each axis.
 
     Raises:
         ValueError: an axis has more values than its place.
     """
     if not axes:
-        return Places(None, None, None, [])
+        return FacetPlaces(None, None, None, [])
     others = [axis for axis in axes if axis.key != LR]
     rates = [axis for axis in axes if axis.key == LR]
     named = [axis for axis in others if axis.named]
     colours = [*named, *others, *rates][0]
-    _check_count(colours, MAX_COLOURS, "lines")
+    _check_place(colours, MAX_COLOURS, "lines")
     others = [axis for axis in others if axis is not colours]
     rates = [axis for axis in rates if axis is not colours]
     panels = None
     if others:
         panels = others.pop(0)
-        _check_count(panels, MAX_PANELS, "panels")
+        _check_place(panels, MAX_PANELS, "panels")
     dashes = None
     rest = [*others, *rates]
     if rest and len(rest[0].values) <= MAX_DASHES and len(colours.values) <= MAX_COLOURS // 5:
         dashes = rest.pop(0)
-    return Places(colours, panels, dashes, rest)
+    return FacetPlaces(colours, panels, dashes, rest)
 
 
-def _check_count(axis: Axis, limit: int, place: str) -> None:
+def _check_place(axis: FacetAxis, limit: int, place: str) -> None:
     count = len(axis.values)
     if count > limit:
         problem = f"{count} values, and a figure has at most {limit} {place}"
         raise ValueError(f"{axis.key}: {problem}: choose some by `where`, as {axis.key}=[...]")
 
 
-def _panel_names(places: Places) -> list[str]:
+def _panel_names(places: FacetPlaces) -> list[str]:
     if places.panels is None:
         return [""]
     return places.panels.values
 
 
 def _lines(
-    results: Sequence[Result], table: pd.DataFrame, places: Places, chosen: Sequence[str] = ()
+    results: Sequence[Result], table: pd.DataFrame, places: FacetPlaces, chosen: Sequence[str] = ()
 ) -> list[Line]:
     """A line for each setting that is shown, with the curves of its runs and members.
 
@@ -239,13 +239,13 @@ def _lines(
     return list(lines.values())
 
 
-def _value(axis: Axis | None, row: int) -> str:
+def _value(axis: FacetAxis | None, row: int) -> str:
     if axis is None:
         return ""
     return str(axis.texts.iloc[row])
 
 
-def _choose(results: Sequence[Result], axes: Sequence[Axis]) -> Best:
+def _choose(results: Sequence[Result], axes: Sequence[FacetAxis]) -> Best:
     """The best values of axes that have no place.
 
     Raises:
@@ -259,7 +259,7 @@ def _choose(results: Sequence[Result], axes: Sequence[Axis]) -> Best:
     return best(as_results(results), keys, value.removesuffix("_to"))
 
 
-def _title(axes: Sequence[Axis], value: str) -> str:
+def _title(axes: Sequence[FacetAxis], value: str) -> str:
     """The axes that are drawn at their best value, with the values that were tried."""
     tried = []
     for axis in axes:

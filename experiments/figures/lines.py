@@ -9,6 +9,7 @@ import pandas as pd
 
 from laggard.experiments.results.measures import is_seed, names
 from laggard.experiments.results.result import Result
+from laggard.experiments.results.statistics import half_width
 
 Label = Callable[[Result], str]
 LEARNT = ("test_accuracy", "test_loss", "train_loss")
@@ -58,6 +59,24 @@ class Line(NamedTuple):
         end = min(curve[x].max() for curve in self.curves)
         at = at[at <= end]
         return at, np.stack([_interpolate(at, curve[x], curve[y]) for curve in self.curves])
+
+    def band(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The points of `points`, the mean of the curves, and the ends of its 95 % interval.
+
+        The ends stay where the measure can be: a share within 0 and 1, a loss above 0.
+        """
+        at, values = self.points(x, y)
+        mean, n = values.mean(0), len(values)
+        half: Any = 0
+        if n > 1:
+            half = half_width(values.std(0, ddof=1), n)
+        low, high = mean - half, mean + half
+        if y == "test_accuracy":
+            low = np.clip(low, 0, 1)
+            high = np.clip(high, 0, 1)
+        elif np.nanmax(mean, initial=0) > 0:  # a log axis has no 0
+            low = np.maximum(low, 1e-6 * np.nanmin(mean[mean > 0]))
+        return at, mean, low, high
 
 
 def _interpolate(at: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
@@ -147,12 +166,7 @@ def pool_seeds(
         if any(map(is_seed, texts)):
             pool = name
         pools.setdefault(pool, (name, []))[1].append(result)
-    named = []
-    for name, seeds in pools.values():
-        if len(seeds) > 1:
-            name = f"{name} (n = {len(seeds)} seeds)"
-        named.append((name, seeds))
-    return named
+    return list(pools.values())
 
 
 def _coordinates(results: Sequence[Result]) -> list[dict[str, str]]:

@@ -20,7 +20,6 @@ from laggard.experiments.figures.lines import Line, shorten
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.statistics import half_width
 
 Runs = Sequence[Result] | Result
 File = str | Path | None
@@ -336,23 +335,12 @@ def draw(
 
 def _draw_line(axes: Axes, line: Line, keys: tuple[str, str], look: Look) -> list[float]:
     """Draw one line and its band; return the heights of the band after the first eighth."""
-    x, measure = keys
-    at, values = line.points(x, measure)
-    mean, n = values.mean(0), len(values)
-    half: Any = 0
-    if n > 1:
-        half = half_width(values.std(0, ddof=1), n)
+    at, mean, low, high = line.band(*keys)
     marker = look.marker
     if len(at) > MAX_MARKED_POINTS:
         marker = "none"
     style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": marker}
     axes.plot(at, mean, label=line.title, **style)
-    low, high = mean - half, mean + half
-    if measure == "test_accuracy":
-        low = np.clip(low, 0, 1)
-        high = np.clip(high, 0, 1)
-    elif np.nanmax(mean, initial=0) > 0:  # a log axis has no 0
-        low = np.maximum(low, 1e-6 * np.nanmin(mean[mean > 0]))
     axes.fill_between(at, low, high, color=look.colour, alpha=0.18, linewidth=0)
     late = min(len(at) // 8 + 1, len(at) - 1)
     return [*low[late:], *high[late:]]

@@ -1,37 +1,36 @@
-"""A run or a sweep as one self-contained HTML page: facts, tables, figures (SVG), config and
-provenance.
-"""
+"""A run or a sweep as one self-contained HTML page: answer, table, charts, figures, provenance."""
 
 import math
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import style
 from matplotlib.figure import Figure
 
 from laggard.experiments.config.document import text_of
 from laggard.experiments.figures import ENTRIES
-from laggard.experiments.figures.lines import by_method
-from laggard.experiments.figures.style import STYLE
+from laggard.experiments.figures.style import AXIS_LABELS, STYLE
+from laggard.experiments.report.charts import draw_curves, draw_timelines, embed, line_looks
+from laggard.experiments.report.settings import row_label, setting_lines, settings_table
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.formats import format_cell
-from laggard.experiments.results.measures import MEASURES, method, names, shares, summary
+from laggard.experiments.results.measures import is_seed, method, names, shares, summary
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import as_results, common_question
-from laggard.experiments.results.tables import tabulate
+from laggard.experiments.results.tables import label_results
 
 HERE = Path(__file__).parent
 MAX_SVG_BYTES = 1_500_000
 """A larger figure is stored as PNG."""
 MAX_RUNS = 100
-"""Runs of which a page shows each; of more it has means."""
+"""Runs of which a page shows each; of more it has the table and the curves."""
+MAX_GRADIENTS, MAX_BARS = 200_000, 30_000
+"""Gradients in the timeline of one run, and in those of all runs of a sweep."""
 PROVENANCE = (
     "run", "status", "reached", "stalled", "device", "arithmetic", "threads", "wall_seconds",
     "commit",
@@ -39,12 +38,8 @@ PROVENANCE = (
 """Entries of a manifest in the first group of a run's provenance."""
 MAX_NAMES = 8
 """Runs that the alt text of a figure names."""
-
-
 REPORT_ROWS = 32
-"""Workers that a table of one run shows, and rows that a table of several does not exceed
-tenfold.
-"""
+"""Workers that a table of one run shows."""
 
 
 class ReportTable(NamedTuple):
@@ -67,9 +62,9 @@ def write_report(results: Sequence[Result], path: str | Path, question: str | No
 
 
 def report_page(results: Sequence[Result], question: str | None = None) -> str:
-    """The page: outcome, waiting, staleness, config and provenance.
+    """The page: outcome, curves, timelines, waiting, staleness, config and provenance.
 
-    It has no script and refers to nothing outside itself.
+    It refers to nothing outside itself. Its table can be read without scripts.
 
     Args:
         results: one run, or the runs of a sweep.
@@ -77,23 +72,47 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
     """
     if question is None:
         question = common_question(results)
+    labelled = label_results(as_results(results))
+    ranking = settings_table(labelled)
+    shown: Sequence[Result] = results
     if len(results) > MAX_RUNS:
-        return _fill_template(question=question, **_summary_of_many(results))
-    run_labels = labels(results)
+        shown = results[:1]
+    lines = setting_lines(labelled, ranking)
+    first = [index for index, row in enumerate(ranking.rows) if row.is_best]
+    curves = draw_curves(results, lines, first)
+    timelines = timeline_runs(shown)
+    most = MAX_GRADIENTS
+    if len(timelines) > 1:
+        most = MAX_BARS // len(timelines)
+    timeline = draw_timelines(list(timelines.values()), most)
+    run_labels = labels(shown)
     configs = []
     manifests = []
-    for label, result in zip(run_labels, results, strict=True):
+    for label, result in zip(run_labels, shown, strict=True):
         configs.append((label, text_of(result.config.as_dict())))
         manifests.append((label, provenance(result)))
+    several = len(results) > 1
+    waiting = staleness = None
+    if not several:
+        waiting = waiting_table(results[0])
+        staleness = staleness_table(results[0])
     return _fill_template(
         name=results[0].config.name,
         question=question,
-        several=len(results) > 1,
+        several=several,
         facts=facts(results),
-        summary=outcomes(results),
-        pictures=pictures(results, run_labels),
-        waiting=waiting_table(results, run_labels),
-        staleness=staleness_table(results, run_labels),
+        ranking=ranking,
+        outcomes=None if ranking.keys else outcomes(results),
+        charts=embed([*curves, timeline]),
+        curves=len(curves),
+        looks=line_looks(lines),
+        dashes=("", "8 3", "2 3", "8 3 2 3"),
+        axes=AXIS_LABELS,
+        timelines=list(timelines),
+        most=_note_on_most(timelines.values(), most),
+        pictures=pictures(results, run_labels) if shown is results else [],
+        waiting=waiting,
+        staleness=staleness,
         configs=configs,
         manifests=manifests,
     )
@@ -107,43 +126,30 @@ def _fill_template(**content: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    css = (HERE / "page.css").read_text(encoding="utf-8")
-    return environment.get_template("page.html").render(style=css, **content)
+    parts = {}
+    for kind in ("css", "js"):
+        parts[kind] = (HERE / f"page.{kind}").read_text(encoding="utf-8")
+    return environment.get_template("page.html").render(**parts, **content)
 
 
-def _summary_of_many(results: Sequence[Result]) -> dict[str, Any]:
-    """The content of a page of more than `MAX_RUNS` runs: means over seeds, and the first run."""
-    first = results[0]
-    statuses = Counter(result.manifest["status"] for result in results)
-    counts = [(status, str(count)) for status, count in statuses.items()]
-    label = f"the first run, {first.manifest['run']}"
-    return {
-        "name": first.config.name,
-        "several": True,
-        "facts": [("runs", str(len(results))), *counts],
-        "summary": _means(results),
-        "pictures": [],
-        "waiting": None,
-        "staleness": None,
-        "configs": [(label, text_of(first.config.as_dict()))],
-        "manifests": [(label, provenance(first))],
-    }
+def timeline_runs(results: Sequence[Result]) -> dict[str, Result]:
+    """The first seed of each setting of the runs, by its name."""
+    runs: dict[str, Result] = {}
+    methods = names(results)
+    for result in results:
+        settings = []
+        for key, value in result.labels.items():
+            if not is_seed(key):
+                settings.append(row_label(key, value))
+        runs.setdefault(", ".join(settings) or methods[result.path], result)
+    return runs
 
 
-def _means(results: Sequence[Result]) -> ReportTable:
-    """Means over the seeds of each setting, of the first `MAX_RUNS` settings."""
-    results = as_results(results)
-    measured = "time"
-    for name in ("loss", "accuracy"):
-        if MEASURES[name].column in results.metrics:
-            measured = name
-    means = tabulate(results, value=list(dict.fromkeys([measured, "time", "updates"])))
-    heading, *rows = means.lines()
-    columns = [(title, place >= len(means.rows)) for place, title in enumerate(heading)]
-    notes = [*means.notes, f"a figure or a page shows up to {MAX_RUNS} runs: choose some"]
-    if len(rows) > MAX_RUNS:
-        notes.insert(0, f"{len(rows) - MAX_RUNS} more settings are not shown")
-    return ReportTable(columns, rows[:MAX_RUNS], "; ".join(notes))
+def _note_on_most(results: Collection[Result], most: int) -> str:
+    longest = max(len(result.updates) for result in results)
+    if longest <= most:
+        return ""
+    return f"It shows the first {most:,} gradients of a run."
 
 
 def pictures(results: Sequence[Result], run_labels: Sequence[str]) -> list[dict[str, str]]:
@@ -157,13 +163,9 @@ def pictures(results: Sequence[Result], run_labels: Sequence[str]) -> list[dict[
         entries = [entry for entry in ENTRIES if entry.several]
     found = []
     for entry in entries:
-        arguments: tuple[Any, ...] = ()
-        if entry.name == "comparison":
-            target = results[0].config.evaluate.target_accuracy
-            arguments = (None, target, by_method(results))
         alt = f"{entry.caption} Of {runs}: {outcome}."
         with suppress(ValueError):  # the figure does not apply to these results
-            source = uri(entry.function(results, *arguments))
+            source = uri(entry.draw(results))
             picture = {"title": entry.title, "source": source}
             found.append({**picture, "alt": alt, "caption": entry.caption})
     return found
@@ -189,99 +191,79 @@ def labels(results: Sequence[Result]) -> list[str]:
     methods = names(results)
     run_labels = []
     for result in results:
-        coordinates = [_row_label(key, value) for key, value in result.labels.items()]
+        coordinates = [row_label(key, value) for key, value in result.labels.items()]
         run_labels.append(", ".join(coordinates) or methods[result.path])
     return run_labels
 
 
 def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """The main facts: of one run its outcome, of several their number and the best."""
+    """The main facts: of one run its outcome, of several their number and the highest accuracy."""
     table = summary(results)
-    title = "test accuracy"
-    if len(table) > 1:
-        title = "highest accuracy"
     accuracy = []
     if "accuracy" in table and table["accuracy"].notna().any():
+        title = "test accuracy" if len(table) == 1 else "highest accuracy"
         best = table["accuracy"].max()
         accuracy = [(title, f"{best:.2%}")]
+    if len(results) > 1:
+        finished = [of for of in results if of.manifest["status"] == "finished"]
+        runs = f"{len(results)}, {len(finished)} finished"
+        return [("runs", runs), ("models", str(len(table))), *accuracy]
+    (result,) = results
+    progress = result.manifest["mileage"]
     staleness = table["staleness"].mean()
     shown = "–"
     if not math.isnan(staleness):
         shown = f"{staleness:.2f}"
-    waiting = f"{table['waiting'].mean():.0%}"
-    late = [("mean staleness", shown), ("time waited", waiting)]
-    if len(results) > 1:
-        finished = [of for of in results if of.manifest["status"] == "finished"]
-        runs = f"{len(results)}, {len(finished)} finished"
-        return [("runs", runs), ("models", str(len(table))), *accuracy, *late]
-    (result,) = results
-    progress = result.manifest["mileage"]
-    run = [("method", method(result)), ("workers", f"{result.config.cluster.workers}")]
-    length = [
+    return [
+        ("method", method(result)),
+        ("workers", f"{result.config.cluster.workers}"),
+        *accuracy,
         ("virtual time", f"{progress['time']:.4g} s"),
         ("updates", f"{progress['updates']:,.6g}"),
+        ("mean staleness", shown),
+        ("time waited", f"{table['waiting'].mean():.0%}"),
     ]
-    return [*run, *accuracy, *length, *late]
 
 
 def outcomes(results: Sequence[Result]) -> ReportTable:
-    """The summary: a row a run and member, the first 320."""
+    """The summary of a run in which nothing was swept."""
     table = summary(results)
-    shown = table.head(10 * REPORT_ROWS)
     columns = []
     for name in table:
         is_text = table[name].map(lambda value: isinstance(value, str | bool))
         columns.append((name.replace("_", " "), not is_text.any()))
     rows = []
-    for row in shown.to_dict("records"):
+    for row in table.to_dict("records"):
         rows.append([format_cell(name, value, "–") for name, value in row.items()])
-    left = len(table) - len(shown)
+    return ReportTable(columns, rows)
+
+
+def waiting_table(result: Result) -> tuple[list[tuple[str, dict[str, float]]], str]:
+    """Each worker's shares (0 to 1) of time in each state, and a note."""
+    workers = result.workers
+    seconds = workers.head(REPORT_ROWS)
+    row_labels = [f"worker {rank}" for rank in seconds["worker"]]
     note = ""
-    if left:
-        note = f"{left} more rows are not shown"
-    return ReportTable(columns, rows, note)
-
-
-def waiting_table(
-    results: Sequence[Result], run_labels: Sequence[str]
-) -> tuple[list[tuple[str, dict[str, float]]], str]:
-    """Label and shares (0 to 1) of time in each state, of one run's workers or of several runs; and
-    a note.
-    """
-    if len(results) > 1:
-        seconds = pd.DataFrame([result.workers.sum() for result in results])
-        row_labels = list(run_labels)
-        note = "Each bar is the mean of a run's workers."
-    else:
-        workers = results[0].workers
-        seconds = workers.head(REPORT_ROWS)
-        row_labels = [f"worker {rank}" for rank in seconds["worker"]]
-        note = ""
-        if len(workers) > REPORT_ROWS:
-            note = f"{len(workers) - REPORT_ROWS} more workers are not shown."
+    if len(workers) > REPORT_ROWS:
+        note = f"{len(workers) - REPORT_ROWS} more workers are not shown."
     rows = [row.dropna().to_dict() for _, row in shares(seconds).iterrows()]
     return list(zip(row_labels, rows, strict=True)), note
 
 
-def staleness_table(results: Sequence[Result], run_labels: Sequence[str]) -> ReportTable:
-    """The staleness of each run's applied gradients, and the numbers of dropped and cancelled
-    ones.
-    """
+def staleness_table(result: Result) -> ReportTable:
+    """The staleness of a run's applied gradients, and the numbers of dropped and cancelled ones."""
     titles = ["applied", "mean", "std. dev.", "median", "95 %", "max", "dropped", "cancelled"]
-    columns = [("run", False)] + [(title, True) for title in titles]
-    rows = []
-    for label, result in zip(run_labels, results, strict=True):
-        is_applied = result.updates["status"] == "applied"
-        applied = result.updates.loc[is_applied, "staleness"]
-        moments = [applied.mean(), applied.std(ddof=0)]
-        quantiles = [*applied.quantile([0.5, 0.95]), applied.max()]
-        texts = ["–"] * 5
-        if len(applied) > 0:
-            texts = [f"{value:.4g}" for value in moments + quantiles]
-        totals = result.manifest["gradients"]
-        lost = [f"{totals['dropped']:,}", f"{totals['cancelled']:,}"]
-        rows.append([label, f"{totals['applied']:,}", *texts, *lost])
-    return ReportTable(columns, rows)
+    is_applied = result.updates["status"] == "applied"
+    applied = result.updates.loc[is_applied, "staleness"]
+    moments = [applied.mean(), applied.std(ddof=0)]
+    quantiles = [*applied.quantile([0.5, 0.95]), applied.max()]
+    texts = ["–"] * 5
+    if len(applied) > 0:
+        texts = [f"{value:.4g}" for value in moments + quantiles]
+    totals = result.manifest["gradients"]
+    lost = [f"{totals['dropped']:,}", f"{totals['cancelled']:,}"]
+    row = [f"{totals['applied']:,}", *texts, *lost]
+    return ReportTable([(title, True) for title in titles], [row])
 
 
 def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -308,9 +290,3 @@ def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Versions", list(manifest["versions"].items())),
         ("Files, SHA-256", list(manifest["files"].items())),
     ]
-
-
-def _row_label(key: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{key.rpartition('.')[2]} = {value}"

@@ -33,7 +33,7 @@ def rank(results: Sequence[Result]) -> Table:
     table = tabulate(labelled, value=[*values, "staleness", "waiting"], over=over, by=by)
     rows = list(dict.fromkeys(row for row, _, _ in table.cells))
     if value != "time":
-        rows.sort(key=lambda row: _rank(table.cells[row, (), value], value))
+        rows.sort(key=lambda row: _rank(table, row, value))
     cells = {}
     for row in rows:
         for name in table.values:
@@ -71,8 +71,14 @@ def _final_measures(results: Results) -> list[str]:
     return ["time", "updates"]
 
 
-def _rank(estimate: Estimate, value: str) -> tuple[float, float]:
-    """A sort key, the best first: for a time the most seeds that reach it, then the least time."""
+def _rank(table: Table, row: Setting, value: str) -> tuple[float, float]:
+    """A sort key, the best first: for a time the most seeds that reach it, then the least time.
+
+    Rows of which no seed reached the target are ordered by the accuracy or the loss at the end.
+    """
+    estimate = table.cells[row, (), value]
+    if value == "time_to" and not estimate.reached:
+        return _rank(table, row, table.values[1])
     if not math.isfinite(estimate.value):
         return math.inf, 0.0
     if value == "accuracy":

@@ -55,6 +55,16 @@ def test_missed_target_is_told_with_the_budget_to_raise(toy, tmp_path):
     assert line.endswith("raise stop.epochs, or lower evaluate.target_accuracy")
 
 
+def test_methods_that_miss_the_target_are_ranked_by_accuracy(toy, tmp_path):
+    axes = (
+        "rate: {none: {learning.lr: 1.0e-9}, good: {learning.lr: 0.05}, slow: {learning.lr: 0.001}}"
+    )
+    results = swept(toy, tmp_path, axes, "evaluate.target_accuracy=0.999")
+    ends = results.final.set_index("rate")["test_accuracy"].sort_values(ascending=False)
+    rows = list(dict.fromkeys(row[0] for row, _, _ in rank(results).cells))
+    assert rows == list(ends.index) == ["good", "slow", "none"]
+
+
 def test_rows_that_missed_the_target_come_last_and_are_counted(toy, tmp_path):
     axes = "rate: {slow: {learning.lr: 1.0e-9}, fast: {learning.lr: 0.05}}, seed: [0, 1]"
     table = rank(swept(toy, tmp_path, axes))
@@ -79,6 +89,15 @@ def test_overlapping_rivals_are_named(toy, tmp_path):
     axes = "twin: {one: {}, other: {cluster.seed: 9}}, learning.lr: [0.01, 0.05], seed: [0, 1, 2]"
     notes = rank(swept(toy, tmp_path, axes)).notes
     assert [note for note in notes if "their intervals overlap" in note]
+
+
+def test_losses_are_ranked_from_the_lowest(toy, tmp_path):
+    axes = "noise: {loud: {task.noise: 0.9}, quiet: {task.noise: 0.01}}, seed: [0, 1]"
+    results = sweep(load(toy(f"sweep: {{{axes}}}")), tmp_path, jobs=1)
+    assert criterion(results) == "loss"
+    cells = rank(results).cells
+    assert list(dict.fromkeys(row for row, _, _ in cells)) == [("quiet",), ("loud",)]
+    assert cells[("quiet",), (), "loss"].value < cells[("loud",), (), "loss"].value
 
 
 def test_a_sweep_of_rates_alone_has_a_row_a_rate(toy, tmp_path):
