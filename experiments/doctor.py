@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 REQUIRED_PACKAGES = (
-    "cloudpickle", "filelock", "jinja2", "joblib", "matplotlib", "networkx", "numba", "numpy",
+    "bokeh", "cloudpickle", "filelock", "jinja2", "joblib", "matplotlib", "networkx", "numba", "numpy",
     "pandas", "platformdirs", "pyarrow", "pydantic", "rich", "ruamel.yaml", "safetensors", "scipy",
     "simpy", "torch",
 )  # fmt: skip

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.experiments.config.config import Config
+    from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import RunSpec
     from laggard.experiments.results.results import Results
 
@@ -68,7 +69,11 @@ def league(args: Namespace) -> int:
 
     if not 0 < args.budget < float("inf"):
         raise ConfigError("", f"expected a number > 0, got {args.budget:g}", "--budget")
-    setting = read_setting(args.cluster, args.task)
+    try:
+        setting = read_setting(args.cluster, args.task)
+        names = names_of_methods(args.methods, args.add)
+    except ConfigError as error:
+        raise as_option(error) from None
     tell = partial(print, file=sys.stderr, flush=True)
     if setting.ignored:
         tell(f"{args.cluster}: only its cluster counts, not {', '.join(setting.ignored)}")
@@ -76,9 +81,10 @@ def league(args: Namespace) -> int:
     def simulate(config: "Config", planned: "Sequence[RunSpec]") -> "Results":
         return sweep(config, args.out, jobs=args.jobs, planned=planned)
 
-    names = names_of_methods(args.methods, args.add)
     try:
         outcome = play(setting, names, simulate, args.budget, args.seeds, tell)
+    except ConfigError as error:
+        raise as_option(error) from None
     except SweepError as error:
         print(error, file=sys.stderr)
         return FAILED
@@ -91,6 +97,13 @@ def league(args: Namespace) -> int:
     for path in write_league(outcome, Path(args.out)):
         print(path)
     return DONE
+
+
+def as_option(error: "ConfigError") -> "ConfigError":
+    """The error of an argument, named as the option that gives it."""
+    if error.where not in ("task", "methods", "seeds"):
+        return error
+    return error.relocate(where=f"--{error.where}")
 
 
 COMMANDS = (

@@ -1,6 +1,6 @@
 """The entrants of a league: every method that accepts the cluster, each in its strongest form.
 
-DottedKeys that change nothing but times, such as the collective, the buckets and the shards of a
+Settings that change nothing but times, such as the collective, the buckets and the shards of a
 server, are chosen by the clock alone: the form that computes gradients fastest enters. Servers
 stand on the workers' machines, so that nobody has more hardware, unless the cluster's file says
 where they are. Of settings that change what is learnt, trials choose: a method declares them as
@@ -85,7 +85,7 @@ def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
     names = [*ALGORITHMS, *installed]
     for name in only:
         if name not in names:
-            raise unknown_name("", name, names).relocate(where="--methods")
+            raise unknown_name("", name, names).relocate(where="methods")
     if only:
         names = [*COMPULSORY, *only]
     return [*names, *added]

@@ -17,7 +17,7 @@ from laggard.experiments.league.entrants import (
     clock,
     find_entrants,
 )
-from laggard.experiments.league.scores import rank
+from laggard.experiments.league.scores import rank_entrants
 from laggard.experiments.league.setting import LeagueSetting
 from laggard.experiments.league.trials import CHOOSING_SEEDS, Chosen, plan_trials, run_trials
 from laggard.experiments.results.measures import measure_runs
@@ -42,7 +42,7 @@ FEWEST_SEEDS = 6
 
 
 @dataclass(frozen=True)
-class Row:
+class EntrantRow:
     """An entrant in the table.
 
     Attributes:
@@ -96,7 +96,7 @@ class League:
     measure: str
     target: float
     seeds: Sequence[int]
-    rows: Sequence[Row]
+    rows: Sequence[EntrantRow]
     refused: Mapping[str, str]
     results: Results
     report: Config
@@ -128,7 +128,7 @@ def play(
     reporting = range(first_seed, first_seed + seeds)
     if seeds < FEWEST_SEEDS:
         problem = f"expected at least {FEWEST_SEEDS}, for an interval of 95 %, got {seeds}"
-        raise ConfigError("", problem, "--seeds")
+        raise ConfigError("", problem, "seeds")
     entrants, refused = find_entrants(setting, sorted(set(names)), CHOOSING_SEEDS[0])
     opponent = next(entrant for entrant in entrants if entrant.name == ALL_REDUCE)
     end = clock(opponent.config, opponent.config.stop.build()).progress
@@ -211,20 +211,20 @@ def _build_rows(
     entrants: Mapping[str, Entrant],
     choices: Mapping[str, Chosen],
     target: float,
-) -> list[Row]:
+) -> list[EntrantRow]:
     """The rows, by place on the cluster as given."""
     measured = _measure_all(results, target).sort_values("seed", kind="stable")
     times = {}
     for condition, part in measured.groupby("condition", observed=True):
         by_method = part.groupby("method", observed=True)["time_to"]
         times[str(condition)] = {str(name): list(values) for name, values in by_method}
-    ranks = {condition: rank(of_methods) for condition, of_methods in times.items()}
+    ranks = {condition: rank_entrants(of_methods) for condition, of_methods in times.items()}
     given = measured[measured["condition"] == AS_GIVEN]
     rows = []
     for name in ranks[AS_GIVEN]:  # by place, then by the median
         own = given[given["method"] == name]
         medians = {key: float(own[key].median()) for key in MEASURES_SHOWN}
-        row = Row(
+        row = EntrantRow(
             entrants[name],
             choices[name],
             {condition: times[condition][name] for condition in times},

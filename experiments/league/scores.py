@@ -10,7 +10,7 @@ TimesToTarget = Mapping[str, Sequence[float]]
 """Seconds to the target by entrant, in the order of the seeds; a miss is infinite."""
 
 
-def rank(times: TimesToTarget) -> dict[str, int]:
+def rank_entrants(times: TimesToTarget) -> dict[str, int]:
     """The place of each entrant, the best first.
 
     The least median leads. With it share its place all those whose paired differences from it have

@@ -21,7 +21,7 @@ from laggard.experiments.config.search import SearchPart, numbered_draws
 TASK_KEYS = ("task", "learning", "stop", "device", "backend", "threads")
 DEFAULT_RANGES = {"learning.lr": {"log_uniform": [0.001, 1.0]}}
 """The ranges of a task whose file has none."""
-MAX_SETTINGS = 25
+MOST_SETTINGS_TRIED = 25
 """Settings that an entrant tries at most, unless the task's search has another number of runs."""
 
 
@@ -63,7 +63,7 @@ def read_setting(cluster: str, task: str) -> LeagueSetting:
         problem = f"expected ranges under `search` alone, got {', '.join(map(str, others))}"
         raise ConfigError("sweep", problem, task)
     search = dict(sweep.get("search", {}))
-    settings = search.pop("runs", MAX_SETTINGS)
+    settings = search.pop("runs", MOST_SETTINGS_TRIED)
     ranges = {key: limits for key, limits in search.items() if key not in SearchPart.model_fields}
     ranges = ranges or DEFAULT_RANGES
     base = {"cluster": machines, **{key: lesson[key] for key in TASK_KEYS if key in lesson}}
@@ -96,7 +96,7 @@ def _find_task(name: str) -> Path:
         return find_config(f"{EXAMPLE}league/{name}")
     if _is_name(name):
         names = [example.removeprefix("league/") for example in shipped]
-        raise unknown_name("", name, names).relocate(where="--task")
+        raise unknown_name("", name, names).relocate(where="task")
     return find_config(name)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import laggard
 from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, size_of_messages
-from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, League, Row
+from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, EntrantRow, League
 from laggard.experiments.league.trials import CHOOSING_SEEDS
 from laggard.experiments.results.formats import format_setting
 from laggard.experiments.results.statistics import median_interval
@@ -43,13 +43,13 @@ def sentence(league: League) -> str:
     return f"{text}; {slowed}."
 
 
-def _first(rows: Sequence[Row], condition: str) -> list[Row]:
+def _first(rows: Sequence[EntrantRow], condition: str) -> list[EntrantRow]:
     """The rows on the first place; none where that misses the target."""
     first = [row for row in rows if row.places[condition] == 1]
     return [row for row in first if math.isfinite(median_interval(row.times[condition])[0])]
 
 
-def _names(rows: Sequence[Row]) -> str:
+def _names(rows: Sequence[EntrantRow]) -> str:
     *others, last = [row.name for row in rows] or ["none"]
     if not others:
         return last

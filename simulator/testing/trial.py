@@ -140,8 +140,8 @@ class Bowl:
         return (self.curvature * weights.square()).sum(-1) / 2
 
 
-LR = 0.02
-RULES = (Rule(SGD(momentum=0.5), lr=LR), Rule(lr=LR))
+TRIAL_RATE = 0.02
+RULES = (Rule(SGD(momentum=0.5), lr=TRIAL_RATE), Rule(lr=TRIAL_RATE))
 """Rules of the trial: the first that the algorithm does not refuse."""
 PATIENCE = 100
 """Gradients that a worker may compute, per update, before a run without progress is stopped."""
@@ -185,7 +185,7 @@ class Trial:
         """The rule with its learning rate times each of `rates`, a member each."""
         lr = self.rule.lr
         if not isinstance(lr, float):
-            lr = LR
+            lr = TRIAL_RATE
         members = torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
         return replace(self.rule, lr=members)
 

@@ -31,7 +31,7 @@ from tests.theory.gossiping import (
     sum_by_gradients,
 )
 from tests.theory.statements import ERRORS, Statement, at_most, check, close, differ, equal, same
-from tests.theory.test_gossip_methods import looped, models
+from tests.theory.test_gossip_methods import looped, models_of
 from tests.theory.trials import LINEAR, LR, every, method, quadratic, remains_of, slope
 
 LIN, TANG, VOGELS = "Lin et al. (2021)", "Tang et al. (2018)", "Vogels et al. (2021)"
@@ -213,7 +213,7 @@ LOOPS: dict[str, tuple[str, Rule, dict[str, Any], Callable[..., Tensor], str]] =
 def test_models_match_loop_over_matrices(name: str, graph: str) -> None:
     """The paper's recursion on a matrix with a row per node, mini-batch by mini-batch."""
     kind, rule, settings, step, source = LOOPS[name]
-    found = models(on(GRAPHS[graph], P), kind, 12, rule, **settings)
+    found = models_of(on(GRAPHS[graph], P), kind, 12, rule, **settings)
     W = torch.from_numpy(mixing_on(graph))
     if "+ I" in name:
         W = (W + torch.eye(P, dtype=torch.float64)) / 2
@@ -289,11 +289,11 @@ WITHOUT_MOMENTUM: dict[str, dict[str, Any]] = {"decay unset": {}, "decay 0": {"d
 def test_no_momentum_equals_dpsgd(name: str) -> None:
     """With b = mu = 0 quasi-global momentum is D-PSGD, bit for bit."""
     cluster, settings = on(Ring(), 5), WITHOUT_MOMENTUM[name]
-    adapt = models(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
-    found = models(cluster, "qg_dsgdm", 12, Rule(lr=LR), **settings)
+    adapt = models_of(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
+    found = models_of(cluster, "qg_dsgdm", 12, Rule(lr=LR), **settings)
     same(f"qg_dsgdm, b = mu = 0, {name} = dpsgd, adapt_then_combine", found, adapt, source=LIN)
-    local = models(cluster, "dpsgd", 12, Rule(SGD(momentum=0.9), LR), order=ORDERS[1])
-    found = models(cluster, "qg_dsgdm", 12, Rule(SGD(momentum=0.9), LR))
+    local = models_of(cluster, "dpsgd", 12, Rule(SGD(momentum=0.9), LR), order=ORDERS[1])
+    found = models_of(cluster, "qg_dsgdm", 12, Rule(SGD(momentum=0.9), LR))
     differ("qg_dsgdm, b = mu = .9, is not dpsgd with momentum .9", found, local, source=LIN)
 
 
@@ -322,11 +322,11 @@ def test_complete_graph_equals_server(name: str) -> None:
 def test_whole_differences_equal_dpsgd(optimizer: SGD) -> None:
     """With all numbers kept and gamma = 1 compressed gossip is D-PSGD."""
     cluster, rule = on(Ring(), 5), Rule(optimizer, LR)
-    adapt = models(cluster, "dpsgd", 12, rule, order=ORDERS[1])
-    found = models(cluster, "choco", 12, rule, keep=1.0, consensus=1.0)
+    adapt = models_of(cluster, "dpsgd", 12, rule, order=ORDERS[1])
+    found = models_of(cluster, "choco", 12, rule, keep=1.0, consensus=1.0)
     text = f"choco, C = id, gamma = 1, {optimizer} = dpsgd, adapt_then_combine"
     close(text, found, adapt, source=KOLOSKOVA)
-    found = models(cluster, "choco", 12, rule, keep=0.4, consensus=1.0)
+    found = models_of(cluster, "choco", 12, rule, keep=0.4, consensus=1.0)
     text = f"choco, top 2 of 5, gamma = 1, {optimizer}, is not dpsgd"
     differ(text, found, adapt, source=KOLOSKOVA)
 
@@ -482,10 +482,10 @@ def test_mean_matrix_is_identity_less_share_of_laplacian(graph: str) -> None:
 def test_all_matchings_equal_dpsgd() -> None:
     """With c = 1 and the weights of W random matchings are D-PSGD."""
     cluster = on(Ring(), 6)
-    found = models(cluster, "matcha", 12, Rule(lr=LR), activation=1.0, weight=1 / 3)
-    adapt = models(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
+    found = models_of(cluster, "matcha", 12, Rule(lr=LR), activation=1.0, weight=1 / 3)
+    adapt = models_of(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
     close("matcha, c = 1, a = 1/3, ring = dpsgd, adapt_then_combine", found, adapt, source=WANG)
-    found = models(cluster, "matcha", 12, Rule(lr=LR), activation=0.5, weight=1 / 3)
+    found = models_of(cluster, "matcha", 12, Rule(lr=LR), activation=0.5, weight=1 / 3)
     differ("matcha, c = 1/2, a = 1/3, ring, is not dpsgd", found, adapt, source=WANG)
 
 

@@ -26,7 +26,7 @@ from tests.theory.trials import (
 )
 
 
-def models(
+def models_of(
     cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any
 ) -> list[Tensor]:
     """All nodes' models after so many steps each."""
@@ -56,8 +56,8 @@ def test_symmetric_push_sum_equals_dpsgd(graph: Topology, workers: int, optimize
     """Push-sum with symmetric weights is D-PSGD."""
     rule = {"sgd": LINEAR[0], "momentum": LINEAR[1], "adam": ADAM[0]}[optimizer]
     cluster = on(graph, workers)
-    push = models(cluster, "sgp", 12, rule, mixing="metropolis")
-    combine, adapt = (models(cluster, "dpsgd", 12, rule, order=order) for order in ORDERS)
+    push = models_of(cluster, "sgp", 12, rule, mixing="metropolis")
+    combine, adapt = (models_of(cluster, "dpsgd", 12, rule, order=order) for order in ORDERS)
     where = f"sgp, {type(graph).__name__.lower()}, symmetric W, {optimizer}"
     close(f"{where} = dpsgd, adapt_then_combine", push, adapt, source=ASSRAN)
     differ(f"{where}: not combine_then_adapt", push, combine, source=ASSRAN)
@@ -68,7 +68,7 @@ def test_weight_matters_while_models_are_under_way() -> None:
     under way.
     """
     runs = {
-        (overlap, biased): models(
+        (overlap, biased): models_of(
             on(ONE_PEER, 8), "sgp", 20, Rule(lr=0.0), overlap=overlap, biased=biased
         )
         for overlap in (0, 1)
@@ -102,7 +102,7 @@ def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form:
     degree = joined.sum(1)
     W = joined / (1 + torch.maximum(degree[:, None], degree))
     W = W + torch.diag(1 - W.sum(1))
-    mine = models(on(graph, P), "dpsgd", 12, Rule(lr=LR), order=order)
+    mine = models_of(on(graph, P), "dpsgd", 12, Rule(lr=LR), order=order)
     X = looped(
         P, 12, lambda X, G: W @ X - LR * G if order == "combine_then_adapt" else W @ (X - LR * G)
     )
@@ -131,9 +131,9 @@ def looped(
 def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
     """With at most one outstanding exchange and synchronous steps, overlap SGP equals SGP."""
     cluster = on(ONE_PEER, 6, latency=0.7)
-    one = models(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
+    one = models_of(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
     text = f"osgp, P = 6, tau = {tau}, H = 1 = sgp with overlap {tau}"
-    same(text, one, models(cluster, "sgp", 20, Rule(lr=LR), overlap=tau), source=ASSRAN)
+    same(text, one, models_of(cluster, "sgp", 20, Rule(lr=LR), overlap=tau), source=ASSRAN)
 
 
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
@@ -146,7 +146,7 @@ def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
         (0.5, 1, "t_c / 2: shares one step late"),
     ):
         cluster = on(ONE_PEER, P, latency=latency)
-        found = models(cluster, "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
+        found = models_of(cluster, "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
         close(f"{text} {end}", found, pushed_late(P, steps, late, H), source=ASSRAN)
 
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm, Role, count_awaited
+from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import (
@@ -98,7 +99,8 @@ class DecoupledDiLoCo(Algorithm):
     the merged fragment X, and take it at their next step, x <- keep x + (1 - keep) X. A change of a
     fragment that has been merged since is dropped, and so are its gradients. With K = P equal
     learners, one fragment, keep 0, `merge: mean` and a free network it is `diloco`. A learner's
-    share of waiting is 0, whatever the others do.
+    share of waiting is 0, whatever the others do; on a slow card it sends the next fragment once the
+    bytes of the last have left.
 
     Sizes: N / F bytes to the server every H / F steps, and N / F to each learner a merge. The
     fragments are equal parts of the parameters, side by side, and a fragment is one vector: the
@@ -115,6 +117,8 @@ class DecoupledDiLoCo(Algorithm):
         merge: the mean that is taken.
         keep: the share of its own fragment that a learner keeps.
         outer_lr, outer_momentum: of the outer step.
+        outstanding: pushes of a learner whose bytes may still have to leave it; before the next it
+            waits.
     """
 
     rule: Rule
@@ -126,6 +130,7 @@ class DecoupledDiLoCo(Algorithm):
     keep: Annotated[float, Range(least=0, below=1)] = field(default=0.0, kw_only=True)
     outer_lr: Positive = field(default=0.7, kw_only=True)
     outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
+    outstanding: PositiveInt = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,7 +158,7 @@ class DecoupledDiLoCo(Algorithm):
         read, merges = model, list(merges)
         anchors = [model[:, self.columns(model, number)] for number in range(self.fragments)]
         begun = [0] * self.fragments  # the step after which each fragment was read
-        gradients = list[GradientPromise]()
+        gradients, sent = list[GradientPromise](), Outgoing(self.outstanding)
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)
@@ -164,7 +169,8 @@ class DecoupledDiLoCo(Algorithm):
                 change = anchors[fragment] - model[:, self.columns(model, fragment)]
                 steps = step - begun[fragment]
                 push = Push(fragment, merges[fragment], change, steps, gradients)
-                node.send(SERVER, push, size=1 / self.fragments)
+                yield from sent.wait()
+                sent.add([node.send(SERVER, push, size=1 / self.fragments)])
                 gradients = []
                 yield node.after(0.0)  # what is merged in this instant counts for the next step
             while node.arrived(FRAGMENT):

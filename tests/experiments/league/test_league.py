@@ -18,7 +18,7 @@ from laggard.experiments.league.entrants import (
     names_of_methods,
 )
 from laggard.experiments.league.play import AS_GIVEN, SLOW, play
-from laggard.experiments.league.scores import paired_differences, rank
+from laggard.experiments.league.scores import paired_differences, rank_entrants
 from laggard.experiments.league.setting import read_setting
 from laggard.experiments.league.trials import plan_trials
 from laggard.experiments.league.words import record, sentence, table
@@ -342,7 +342,7 @@ def test_places_are_shared_where_differences_hold_zero():
     for seed in range(5):
         names = list(times)
         random.Random(seed).shuffle(names)
-        assert rank({name: times[name] for name in names}) == expected
+        assert rank_entrants({name: times[name] for name in names}) == expected
 
 
 def test_misses_are_infinite_in_differences():
@@ -498,7 +498,7 @@ def test_disjoint_seeds_agree_on_the_first_place(tmp_path):
         league = play(setting, names, simulate, seeds=24)
         first[cluster] = []
         for half in (slice(0, 12), slice(12, 24)):
-            ranks = rank({row.name: row.times[AS_GIVEN][half] for row in league.rows})
+            ranks = rank_entrants({row.name: row.times[AS_GIVEN][half] for row in league.rows})
             first[cluster].append({name for name, place in ranks.items() if place == 1})
     agree = [one & other and max(len(one), len(other)) <= 3 for one, other in first.values()]
     assert sum(map(bool, agree)) >= 9, first
