@@ -115,15 +115,18 @@ def table(league: League) -> list[list[str]]:
 
 
 def settings_text(settings: DottedKeys) -> str:
-    """Settings by the last words of their keys.
+    """Settings by the last words of their keys, numbers to three digits.
 
     Example:
-        >>> settings_text({"algorithm.shards": 4, "learning.lr": 0.1})
-        'shards 4, lr 0.1'
+        >>> settings_text({"algorithm.shards": 4, "learning.lr": 0.0110188})
+        'shards 4, lr 0.011'
     """
     words = []
     for key, value in settings.items():
-        words.append(f"{key.rpartition('.')[2]} {format_setting(value)}")
+        shown = format_setting(value)
+        if isinstance(value, float):
+            shown = f"{value:.3g}"
+        words.append(f"{key.rpartition('.')[2]} {shown}")
     return ", ".join(words)
 
 
