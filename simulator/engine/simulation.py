@@ -92,7 +92,8 @@ class Simulation:
         self.log: MessageLog | None = None
         if record is not None and record.messages:
             self.log = MessageLog(self.env)
-        self.timers, self.requests = Timers(self), Requests()
+        self.timers = Timers(self.env, self.counters, self._all_gone)
+        self.requests = Requests()
         self.reached: str | None = None
         self.snapshots: Snapshots | None = None
         if stop.gradients is not None:
@@ -235,6 +236,10 @@ class Simulation:
             return repeat(cast(float, seconds)).__next__
         times = StoredStream(self._generator, self._seed, purpose, rank)
         return Durations(seconds, times, rank).next
+
+    def _all_gone(self) -> bool:
+        """Whether every worker is down, and none returns."""
+        return self.crashes and self.faults.all_gone
 
     def _stall(self) -> None:
         """End a run in which no event is left although nodes wait.

@@ -1,13 +1,11 @@
 """Timers: moments that a role waits for while its node is free."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import check_duration
-from laggard.simulator.timing.events import Timeout
-
-if TYPE_CHECKING:
-    from laggard.simulator.engine.machine import Machine
+from laggard.simulator.recording.counters import Counters
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.events import Owner, Timeout
 
 MOST_IDLE_TIMERS = 10_000
 """Timers in a row between which nothing happens; roles that only wait for timers are stopped."""
@@ -19,16 +17,19 @@ class Timers:
     A role that waits for one timer after another would keep a run going for ever. So a timer that
     nothing can come of is never scheduled, and the run ends as `stalled` once no other event is
     left.
+
+    Args:
+        all_gone: whether every worker is down, and none returns.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, env: Clock, counters: Counters, all_gone: Callable[[], bool]) -> None:
+        self._env, self._counters, self._all_gone = env, counters, all_gone
         self._pending: dict[int, dict[Timeout, None]] = {}  # by rank, oldest first
         self._number = 0  # of those pending
         self._idle = 0  # timers in a row between which nothing happened
         self._seen = (-1, -1)  # gradients begun and messages delivered when the last one started
 
-    def start(self, node: "Machine", seconds: float) -> Timeout:
+    def start(self, node: Owner, seconds: float) -> Timeout:
         """A timer of `node` that fires in `seconds`, after all messages of that instant.
 
         Raises:
@@ -39,13 +40,13 @@ class Timers:
         if not self._useless():
             self._pending.setdefault(node.rank, {})[timer] = None
             self._number += 1
-            self._services.env.after_messages(seconds, timer)
+            self._env.after_messages(seconds, timer)
         return timer
 
     def withdraw(self, timer: Timeout) -> None:
         """Cancel `timer`, if it has not fired: it leaves the clock's queue."""
         if self._forget(timer):
-            self._services.env.cancel(timer)
+            self._env.cancel(timer)
 
     def crashed(self, rank: int) -> None:
         """Cancel the timers of node `rank`."""
@@ -69,11 +70,10 @@ class Timers:
 
     def _useless(self) -> bool:
         """Whether nothing can come of another timer: every worker is gone, or only timers go on."""
-        services = self._services
-        if services.crashes and services.faults.all_gone:
+        if self._all_gone():
             return True
-        seen = services.counters.started, services.counters.delivered
-        something_happened = seen != self._seen or services.env.pending > self._number
+        seen = self._counters.started, self._counters.delivered
+        something_happened = seen != self._seen or self._env.pending > self._number
         self._seen = seen
         if something_happened:
             self._idle = 0
