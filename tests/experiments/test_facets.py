@@ -46,6 +46,7 @@ def texts(figure):
     return "\n".join(text.get_text().replace("\n", " ") for text in shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -63,6 +64,7 @@ def test_each_value_of_each_axis_is_visible(grid, name, values):
     assert "not shown" not in shown
 
 
+@pytest.mark.slow
 def test_lines_are_seeds_at_the_best_rate_of_each_setting(grid):
     figure = figures.learning(grid, x="updates")
     final = pd.DataFrame(grid.final).groupby(
@@ -81,6 +83,7 @@ def test_lines_are_seeds_at_the_best_rate_of_each_setting(grid):
         assert lines == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_staleness_has_a_row_for_each_line_with_its_mean(grid):
     axes = figures.staleness(grid).axes[2]  # factor = 5
     means = [line.get_xdata()[0] for line in axes.lines if line.get_color() == "black"]
@@ -93,11 +96,13 @@ def test_staleness_has_a_row_for_each_line_with_its_mean(grid):
     assert means == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_lr_delay_names_the_keys_that_were_swept(grid):
     with pytest.raises(ValueError, match=r"^algorithm\.delay: .*: sweep it, or draw .*task\.batch"):
         figures.lr_delay(grid)
 
 
+@pytest.mark.slow
 def test_method_by_many_rates_is_drawn_at_the_best(tmp_path):
     rates = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4]
     results = swept(tmp_path, f"{METHODS}  learning.lr: {rates}\n")
@@ -151,6 +156,7 @@ def test_sweep_that_does_not_fit_names_where(tmp_path, name, axes, overrides, er
         figures.FIGURES[name].draw(results)
 
 
+@pytest.mark.slow
 def test_where_of_plot_chooses_what_fits(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "toy"
     axes = f"{METHODS}  cluster.workers: {list(range(1, 14))}\n"

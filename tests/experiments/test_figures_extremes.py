@@ -75,12 +75,14 @@ def test_sixty_four_workers(bench, name):
     drawn(name, [bench(TEXT.replace("workers: 3", "workers: 64") + method)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["comparison", "learning", "curves", "cliff"])
 def test_forty_lines(bench, name):
     lrs = ", ".join(f"{0.001 * 1.1**k:.6f}" for k in range(40))
     drawn(name, [bench(f"{TEXT}sweep: {{learning.lr: [{lrs}]}}\n")])
 
 
+@pytest.mark.slow
 def test_forty_delays_on_one_cliff(plain):
     metrics = plain.metrics.assign(**{"learning.lr": 0.1})
     other = plain.metrics.assign(**{"learning.lr": 0.2})

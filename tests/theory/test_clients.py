@@ -28,7 +28,7 @@ def differing() -> Quadratic:
     )
 
 
-def end(name: str, updates: int = 600, **settings: object) -> float:
+def end(name: str, updates: int = 400, **settings: object) -> float:
     """Where a method ends on clients that differ."""
     algorithm = method(name, Rule(lr=RATE), **{"local_steps": STEPS, **settings})
     return simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=updates)).weights.item()

@@ -342,6 +342,7 @@ def test_compressed_gossip_conserves_sum(compressor: str) -> None:
     close(text, total, sum_by_gradients(nodes, LR), source=KOLOSKOVA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compressor", "gamma"), [("top_k", 0.3), ("random_k", 0.1)])
 def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float) -> None:
     """It stands still where D-PSGD does with (1 - gamma) I + gamma W: compression adds no bias."""
@@ -445,6 +446,7 @@ MATCHED: dict[str, tuple[Topology, networkx.Graph]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", MATCHED)
 def test_mean_matrix_is_identity_less_share_of_laplacian(graph: str) -> None:
     """A matching is active with probability c: E[W] = I - a c L, in 2000 steps."""
