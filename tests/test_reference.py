@@ -258,6 +258,7 @@ def differ(one, other):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_page_names_methods_that_use_a_key(method):
     """A key that a method does not heed is refused, or changes nothing that happens."""

@@ -7,6 +7,8 @@ import pytest
 
 from laggard.experiments.figures import FIGURES
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 cluster: {workers: 3, compute: {law: gamma, mean: 1, cv: 0.3}, network: {bandwidth: 100, message_bytes: 4}}
 task: {model: quadratic, dim: 3, noise: 0.2, jitter: 0.2}
@@ -68,21 +70,18 @@ def test_a_grid_of_which_everything_diverged(bench, name):
     assert "diverged" in figure.get_supxlabel()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*EVERYWHERE, "consensus"])
 def test_sixty_four_workers(bench, name):
     method = "algorithm: dpsgd\n" if name == "consensus" else ""
     drawn(name, [bench(TEXT.replace("workers: 3", "workers: 64") + method)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["comparison", "learning", "curves", "cliff"])
 def test_forty_lines(bench, name):
     lrs = ", ".join(f"{0.001 * 1.1**k:.6f}" for k in range(40))
     drawn(name, [bench(f"{TEXT}sweep: {{learning.lr: [{lrs}]}}\n")])
 
 
-@pytest.mark.slow
 def test_forty_delays_on_one_cliff(plain):
     metrics = plain.metrics.assign(**{"learning.lr": 0.1})
     other = plain.metrics.assign(**{"learning.lr": 0.2})
@@ -99,7 +98,6 @@ def test_forty_delays_on_one_cliff(plain):
     drawn("lr_delay", runs[::8] + runs[1::8])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EVERYWHERE if name != "topology"])
 def test_long_names_stay_in_the_figure(plain, name):
     runs = [

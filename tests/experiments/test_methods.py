@@ -31,14 +31,11 @@ def test_every_network_has_a_config():
 
 
 def cases():
-    """Each config with its last run, and for `make slow` with all; in CI one config of each
-    method.
+    """Each config with all of its runs, for `make slow`; in CI those of networks.
+
+    `test_run_hashes` simulates the first run of each method's configs.
     """
     for path in CONFIGS:
-        main = path.stem in ALGORITHMS or path.stem == "all_reduce_ring"
-        yield pytest.param(
-            path, False, id=f"{path.stem}-last", marks=[] if main else [pytest.mark.slow]
-        )
         yield pytest.param(path, True, id=f"{path.stem}-all", marks=pytest.mark.slow)
     for path in NETWORKS:
         yield pytest.param(path, False, id=path.stem)
