@@ -59,6 +59,7 @@ class Clients:
         self._node, self._timeout = node, timeout
         self._asked: dict[int, tuple[Tensor, float]] = {}  # what was read, and the last moment (s)
         self.idle: list[int] = []
+        self._resting: set[int] = set()  # the clients in `idle`, which may be a million
 
     @property
     def busy(self) -> int:
@@ -78,6 +79,7 @@ class Clients:
         while self.idle and len(drawn) < count:
             place = int(self._node.rng.integers(len(self.idle)))
             drawn.append(self.idle.pop(place))
+        self._resting.difference_update(drawn)
         return drawn
 
     def ask(self, client: int, more: Any = None, size: float = 1.0) -> None:
@@ -92,7 +94,8 @@ class Clients:
     def answer(self) -> Generator[Event, Any, ClientAnswer | None]:
         """Wait for an answer; None where a client was heard of or given up without one."""
         message = self._node.receive()
-        last_moment = min((moment for _, moment in self._asked.values()), default=math.inf)
+        # All have the same time-out: the one asked first is the first to be given up.
+        _, last_moment = next(iter(self._asked.values()), (None, math.inf))
         if last_moment == math.inf:
             yield message
         else:
@@ -102,7 +105,9 @@ class Clients:
             return None
         client, content = message.value
         asked = self._asked.pop(client, None)
-        self.idle.append(client)
+        if client not in self._resting:  # else it has crashed while it was idle
+            self._resting.add(client)
+            self.idle.append(client)
         if content is None:
             return None
         result, gradients, samples = content

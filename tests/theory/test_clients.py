@@ -11,7 +11,16 @@ from laggard.simulator import Cluster, Outcome, Rule, Stop, simulate
 from laggard.simulator.algorithms.clients import ClientAnswer
 from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import Crash
-from tests.theory.statements import Statement, batch_means, check, close, equal, mean_is, same
+from tests.theory.statements import (
+    ERRORS,
+    Statement,
+    batch_means,
+    check,
+    close,
+    equal,
+    mean_is,
+    same,
+)
 from tests.theory.trials import ONE, RULES, UNEVEN, every, method
 
 MCMAHAN, LI, KARIMIREDDY = "McMahan et al. (2017)", "Li et al. (2020)", "Karimireddy et al. (2020)"
@@ -211,3 +220,15 @@ def test_crash_costs_no_slot_where_there_is_a_time_out(
     text = f"fedbuff, 2 in flight, one of 4 clients gone, time-out {timeout}: answers in 100 s"
     check(Statement(text, "derived", answers, applied, 2.0))
     assert outcome.unanswered == 1
+
+
+def test_idle_client_that_crashes_is_not_drawn_twice() -> None:
+    """It announces itself when it is back, and is idle still."""
+    algorithm = method("fedavg", Rule(), local_steps=1, clients=1)
+    crashes = [Crash(rank, at=0.5 + rank, back=0.6 + rank) for rank in (1, 2, 3)]
+    cluster = Cluster(4, Constant(1.0), slowdowns=crashes)
+    outcome = simulate(cluster, algorithm, stop=Stop(updates=1000))
+    share = float((outcome.updates["worker"] == 0).mean())
+    text = "fedavg, 1 of 4, the others have crashed while idle: share of rounds of the first"
+    error = (0.25 * 0.75 / 1000) ** 0.5
+    check(Statement(text, "sampling", 0.25, share, ERRORS * error))

@@ -171,7 +171,7 @@ def test_streaming_one_fragment_is_diloco() -> None:
     )
 
 
-@pytest.mark.parametrize("overlap", [0, 1, 2])
+@pytest.mark.parametrize("overlap", [0, 1, 2, 4])
 def test_streaming_hides_messages_behind_local_steps(overlap: int) -> None:
     """H steps take H t_c + F max(0, T_f - overlap t_c), and N bytes a node once in H steps."""
     network = Network(bandwidth=1.0, message_bytes=4.0)

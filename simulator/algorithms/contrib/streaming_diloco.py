@@ -105,7 +105,8 @@ class StreamingDiLoCo(Reducing):
             if since == 0:
                 node.put((turn - 1, model, gradients), tag=DUE)
                 gradients = []
-            if step >= self.period and (step - self.overlap) % self.period == 0:
+            first_merge = self.period + self.overlap
+            if step >= first_merge and (step - first_merge) % self.period == 0:
                 _, (fragment, average) = yield node.receive(tag=MERGED)
                 own = model[:, self.columns(node, fragment)]
                 merged = self.keep * own + (1 - self.keep) * average
