@@ -1,6 +1,7 @@
 """Methods without a server that go on after a crash: when, with which nodes, from which model."""
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,9 @@ from laggard.simulator import (
     SGP,
     AllReduce,
     Cluster,
+    DiLoCoAllReduce,
     InvalidSettingError,
+    LocalAllReduce,
     Network,
     OverlapSGP,
     PriorityAllReduce,
@@ -25,7 +28,8 @@ from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
-METHODS = [AllReduce, PriorityAllReduce, DPSGD, SGP, OverlapSGP]
+ONE_STEP = partial(LocalAllReduce, local_steps=1)
+METHODS = [AllReduce, PriorityAllReduce, DPSGD, SGP, OverlapSGP, ONE_STEP]
 UPDATES = 40
 ABSENCES = [(2, 3.5, 6.0), (0, 7.25, 7.5), (0, 0.125, 20.0), (3, 30.75, 31.5)]
 """The rank that is away, from when until when (s)."""
@@ -150,7 +154,7 @@ def test_push_sum_weights_add_up_to_nodes(mode, end, quadratic):
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("mode", ["restart", "shrink"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, partial(DiLoCoAllReduce, local_steps=3)])
 def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
     rng = np.random.default_rng(3)
     for seed in range(2):
