@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.local_steps import (
+    Correction,
+    restart_optimizer,
+    take_local_steps,
+)
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.learning.rules.rule import RuleState
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.events import Event
 
@@ -157,34 +161,20 @@ class Federated(Algorithm):
         state = self.rule.init(node.weights, replicas=node.workers)
         while True:
             _, (read, more) = yield node.receive()
-            model, gradients = read, list[GradientPromise]()
-            state = self.begin(node, state)
-            for _ in range(self.local_steps):
-                gradient = yield node.compute(model, read)
-                model, state = self.local_step(model, gradient, state, read, more)
-                gradients.append(gradient)
+            state = restart_optimizer(node, self.rule, state)
+            model, state, gradients = yield from take_local_steps(
+                node, self.rule, read, state, self.local_steps, self.correction(read, more)
+            )
             node.send(SERVER, (model, gradients, node.samples))
 
-    def begin(self, node: Node, state: RuleState) -> RuleState:
-        """The rule's state at the start of a request, after `state` at the end of the last."""
-        new = self.rule.init(node.weights, replicas=node.workers)
-        return new._replace(progress=state.progress)
-
-    def local_step(
-        self,
-        model: "Tensor",
-        gradient: GradientPromise,
-        state: RuleState,
-        read: "Tensor",
-        more: Any,
-    ) -> "tuple[Tensor, RuleState]":
-        """A client's model `(ensemble, params)` after one more step, and its rule's state.
+    def correction(self, read: "Tensor", more: Any) -> Correction:
+        """What a client's steps use instead of its gradients, which it leaves as they are.
 
         Args:
-            read: the server's model, from which the client started.
+            read: the server's model `(ensemble, params)`, from which the client started.
             more: what the server sent with it.
         """
-        return self.rule.update(model, [gradient], state)
+        return lambda gradient, _: gradient
 
 
 def check_in_flight(algorithm: Algorithm, key: str, cluster: Cluster) -> None:

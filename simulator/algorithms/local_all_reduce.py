@@ -1,15 +1,19 @@
 """Local steps between averages by a collective, without a server."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
 from laggard.simulator.algorithms.collectives.schedule import known
+from laggard.simulator.algorithms.local_steps import (
+    OuterOptimizer,
+    restart_optimizer,
+    take_local_steps,
+)
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import Positive, PositiveInt, Range
-from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState
+from laggard.simulator.errors import PositiveInt
+from laggard.simulator.learning.rules import Rule, RuleState
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,15 +62,12 @@ class LocalAllReduce(Reducing):
         if self.weighting == "samples":
             share = node.sample_share
         while True:
-            model = read = node.weights
-            gradients = list[GradientPromise]()
+            read = node.weights
             if self.reset:
-                fresh = self.rule.init(read, replicas=node.workers)
-                inner = fresh._replace(progress=inner.progress)
-            for _ in range(self.local_steps):
-                gradient = yield node.compute(model, read)
-                model, inner = self.rule.update(model, [gradient], inner)
-                gradients.append(gradient)
+                inner = restart_optimizer(node, self.rule, inner)
+            model, inner, gradients = yield from take_local_steps(
+                node, self.rule, read, inner, self.local_steps
+            )
             total = yield from reduce(node, known(share * model), params, node.version)
             weights, outer = self.merge(read, total.value, outer)
             node.apply(weights, gradients, (inner, outer))
@@ -83,7 +84,7 @@ class LocalAllReduce(Reducing):
 
 
 @dataclass(frozen=True)
-class DiLoCoAllReduce(LocalAllReduce):
+class DiLoCoAllReduce(OuterOptimizer, LocalAllReduce):
     """DiLoCo by all-reduce: the average of the models is used as a gradient by an outer optimiser.
 
     d = w - sum_i (n_i / n) x_i after H steps of each node, then at every node w <- outer step along
@@ -97,17 +98,3 @@ class DiLoCoAllReduce(LocalAllReduce):
 
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1.
     """
-
-    outer_lr: Positive = field(default=0.7, kw_only=True)
-    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
-    outer_optimizer: Literal["nesterov", "sgd"] = field(default="nesterov", kw_only=True)
-
-    def outer(self) -> Rule:
-        if self.outer_optimizer == "nesterov":
-            return Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
-        return Rule(SGD(momentum=self.outer_momentum), lr=self.outer_lr)
-
-    def merge(
-        self, weights: "Tensor", average: "Tensor", state: RuleState
-    ) -> "tuple[Tensor, RuleState]":
-        return self.outer().step(weights, weights - average, state, epochs=0.0)

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role, count_awaited
+from laggard.simulator.algorithms.local_steps import (
+    OuterOptimizer,
+    restart_optimizer,
+    take_local_steps,
+)
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import NumberOrShare, Positive, PositiveInt, Range
+from laggard.simulator.errors import NumberOrShare, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState
+from laggard.simulator.learning.rules import Rule, RuleState
 from laggard.simulator.learning.weights import mean, mean_by_samples
 
 if TYPE_CHECKING:
@@ -69,16 +74,12 @@ class LocalSGD(Sharded):
         )
         servers.announce()
         while True:
-            model = read = yield from servers.read()
-            gradients: list[GradientPromise] = []
+            read = yield from servers.read()
             if self.reset:
-                state = self.rule.init(read, replicas=node.workers)._replace(
-                    progress=state.progress
-                )
-            for _ in range(self.local_steps):
-                gradient = yield node.compute(model, read)
-                model, state = self.rule.update(model, [gradient], state)
-                gradients.append(gradient)
+                state = restart_optimizer(node, self.rule, state)
+            model, state, gradients = yield from take_local_steps(
+                node, self.rule, read, state, self.local_steps
+            )
             result = model - read if self.average == "updates" else model
             servers.push((gradients, result, node.samples))
 
@@ -126,7 +127,7 @@ class LocalSGD(Sharded):
 
 
 @dataclass(frozen=True)
-class DiLoCo(LocalSGD):
+class DiLoCo(OuterOptimizer, LocalSGD):
     """DiLoCo: local SGD whose average is used as a gradient by an outer optimiser at the server.
 
     d = sum_i (n_i / n) (w - x_i) after H steps of each worker, by its samples n_i, then w <- outer step along -d: with
@@ -140,17 +141,3 @@ class DiLoCo(LocalSGD):
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021),
     arXiv 2003.00295.
     """
-
-    outer_lr: Positive = 0.7
-    outer_momentum: Annotated[float, Range(least=0, below=1)] = 0.9
-    outer_optimizer: Literal["nesterov", "sgd"] = "nesterov"
-
-    def outer(self) -> Rule:
-        if self.outer_optimizer == "nesterov":
-            return Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
-        return Rule(SGD(momentum=self.outer_momentum), lr=self.outer_lr)
-
-    def merge(
-        self, weights: "Tensor", average: "Tensor", state: RuleState
-    ) -> "tuple[Tensor, RuleState]":
-        return self.outer().step(weights, weights - average, state, epochs=0.0)

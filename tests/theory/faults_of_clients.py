@@ -38,10 +38,10 @@ def by_weights(right: Any) -> Any:
 def away_from_server(right: Any) -> Any:
     """The proximal term with the opposite sign."""
 
-    def local_step(self: Any, model: Any, gradient: Any, state: Any, read: Any, more: Any) -> Any:
-        return right(self, model, gradient, state, 2 * model - read, more)
+    def correction(self: Any, read: Any, more: Any) -> Any:
+        return lambda gradient, model: right(self, 2 * model - read, more)(gradient, model)
 
-    return local_step
+    return correction
 
 
 def waits_for_ever(right: Any) -> Any:
@@ -49,13 +49,6 @@ def waits_for_ever(right: Any) -> Any:
         right(self, node, None)
 
     return init
-
-
-def outer_gradient_reversed(right: Any) -> Any:
-    def merge(self: Any, weights: Any, average: Any, state: Any) -> Any:
-        return right(self, weights, 2 * weights - average, state)
-
-    return merge
 
 
 CLIENTS = {
@@ -93,8 +86,10 @@ CLIENTS = {
         Replaced(decoupled_diloco.DecoupledDiLoCo, "server", settings(quorum=lambda self: None)),
         test_diloco.test_learners_never_wait,
     ),
-    "an outer step away from the average": (
-        Replaced(local_all_reduce.DiLoCoAllReduce, "merge", outer_gradient_reversed),
+    "nodes of uneven shards count equally in a collective": (
+        Replaced(
+            local_all_reduce.LocalAllReduce, "worker", settings(weighting=lambda self: "equal")
+        ),
         partial(
             test_diloco.test_average_by_a_collective_is_that_of_a_server,
             "diloco_all_reduce",
@@ -106,7 +101,7 @@ CLIENTS = {
         test_clients.test_scaffold_with_sampled_clients_equals_its_pseudo_code,
     ),
     "clients keep their momentum from one request to the next": (
-        Replaced(clients.Federated, "begin", lambda right: lambda self, node, state: state),
+        Replaced(clients, "restart_optimizer", lambda right: lambda node, rule, state: state),
         test_clients.test_fedavg_with_all_clients_is_local_sgd,
     ),
     "clients make a step too many": (
@@ -116,7 +111,7 @@ CLIENTS = {
         test_clients.test_fixed_point_of_fedavg_is_not_the_minimum,
     ),
     "the proximal term drives clients away": (
-        Replaced(fedavg.FedProx, "local_step", away_from_server),
+        Replaced(fedavg.FedProx, "correction", away_from_server),
         test_clients.test_fixed_point_of_fedprox,
     ),
     "a buffer is too large by one": (

@@ -11,6 +11,7 @@ from laggard.simulator.algorithms import (
     easgd,
     k_async,
     local_sgd,
+    local_steps,
     ssp,
     sync_replicas,
     synchronous,
@@ -285,7 +286,7 @@ SERVERS = {
     ),
     "DiLoCo's outer step goes the wrong way": (
         Replaced(
-            local_sgd.DiLoCo,
+            local_steps.OuterOptimizer,
             "merge",
             lambda right: (
                 lambda self, weights, average, state: right(

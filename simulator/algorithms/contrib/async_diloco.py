@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.local_steps import take_local_steps
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NonNegative, Positive, PositiveInt, Range
-from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.rules.optimizers import zeros
 from laggard.simulator.network.topology import SERVER
@@ -64,11 +64,10 @@ class AsyncDiLoCo(Algorithm):
         state = self.rule.init(node.weights, replicas=node.workers)
         while True:
             _, (read, steps) = yield node.receive()
-            model, gradients, began = read, list[GradientPromise](), node.now
-            for _ in range(steps):
-                gradient = yield node.compute(model, read)
-                model, state = self.rule.update(model, [gradient], state)
-                gradients.append(gradient)
+            began = node.now
+            model, state, gradients = yield from take_local_steps(
+                node, self.rule, read, state, steps
+            )
             speed = steps / max(node.now - began, 1e-12)
             node.send(SERVER, (read - model, gradients, speed))
 

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.clients import ClientAnswer, Clients, Federated, check_in_flight
+from laggard.simulator.algorithms.local_steps import (
+    Correction,
+    restart_optimizer,
+    take_local_steps,
+)
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD
 from laggard.simulator.learning.rules.optimizers import zeros
-from laggard.simulator.learning.rules.rule import RuleState
-from laggard.simulator.learning.rules.scalars import Scalar, cast, is_zero
+from laggard.simulator.learning.rules.scalars import is_zero
 from laggard.simulator.learning.weights import mean, mean_by_samples, total
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.events import Event
@@ -132,29 +136,24 @@ class FedProx(FedAvg):
 
     proximal: NonNegative = field(default=0.01, kw_only=True)
 
-    def local_step(
-        self,
-        model: "Tensor",
-        gradient: GradientPromise,
-        state: RuleState,
-        read: "Tensor",
-        more: Any,
-    ) -> "tuple[Tensor, RuleState]":
-        drawn_back = gradient.map(lambda value: value + self.proximal * (model - read))
-        return self.rule.update(model, [drawn_back], state)
+    def correction(self, read: "Tensor", more: Any) -> Correction:
+        def drawn_back(gradient: GradientPromise, model: "Tensor") -> GradientPromise:
+            return gradient.map(lambda value: value + self.proximal * (model - read))
+
+        return drawn_back
 
 
 @dataclass(frozen=True)
 class Scaffold(InRounds):
     """SCAFFOLD: clients correct their steps by the difference of the mean gradient and their own.
 
-    x_i <- w, H times x_i <- x_i - lr (g_i(x_i) - c_i + c), then c_i <- c_i - c + (w - x_i) / (H lr)
-    at each of the C clients of a round, and at the server w <- w + server_lr mean_i (x_i - w) and
-    c <- c + (1/M) sum_i (change of c_i). So sum_i c_i = M c after every round. Where clients differ
-    it tends to the minimum of the mean loss, which `fedavg` does not. Where the rate follows a
-    schedule, H lr is the sum of the rates of the H steps. Two models to each client that is asked,
-    and two back. A client that crashes begins again with c_i = 0, and one whose answer is too late
-    has changed c_i for nothing: the sum of all c_i is then another.
+    x_i <- w, H times x_i <- x_i - lr (g_i(x_i) - c_i + c), then c_i <- the mean of these g_i, which
+    is c_i - c + (w - x_i) / (H lr) at a constant rate, at each of the C clients of a round. At the
+    server w <- w + server_lr mean_i (x_i - w) and c <- c + (1/M) sum_i (change of c_i). So
+    sum_i c_i = M c after every round. Where clients differ it tends to the minimum of the mean
+    loss, which `fedavg` does not. Two models to each client that is asked, and two back. A client
+    that crashes begins again with c_i = 0, and one whose answer is too late has changed c_i for
+    nothing: the sum of all c_i is then another.
 
     With H = 1, full gradients and all clients it is gradient descent.
 
@@ -170,7 +169,7 @@ class Scaffold(InRounds):
         super().check(cluster)
         optimizer = self.rule.optimizer
         if not isinstance(optimizer, SGD) or not is_zero(optimizer.momentum):
-            expected = "sgd without momentum, since the steps of SCAFFOLD tell the mean gradient"
+            expected = "sgd without momentum, since SCAFFOLD corrects plain steps"
             raise InvalidSettingError("Scaffold", "rule", expected, optimizer)
 
     def worker(self, node: Node) -> Role:
@@ -178,28 +177,22 @@ class Scaffold(InRounds):
         state, control = self.rule.init(node.weights, replicas=node.workers), zeros(node.weights)
         while True:
             _, (read, shared) = yield node.receive()
-            model, gradients = read, list[GradientPromise]()
-            state = self.begin(node, state)
-            length: Scalar = 0.0  # the sum of the rates
-            for _ in range(self.local_steps):
-                gradient = yield node.compute(model, read)
-                length = length + self.rule.rate(state)
-                model, state = self.local_step(model, gradient, state, read, shared - control)
-                gradients.append(gradient)
-            change = (read - model) / cast(length, model) - shared
-            control = control + change
-            node.send(SERVER, ((model, change), gradients, node.samples), size=2)
+            state = restart_optimizer(node, self.rule, state)
+            model, state, gradients = yield from take_local_steps(
+                node,
+                self.rule,
+                read,
+                state,
+                self.local_steps,
+                self.correction(read, shared - control),
+            )
+            mean_gradient = mean([gradient.value for gradient in gradients])
+            result = model, mean_gradient - control
+            control = mean_gradient
+            node.send(SERVER, (result, gradients, node.samples), size=2)
 
-    def local_step(
-        self,
-        model: "Tensor",
-        gradient: GradientPromise,
-        state: RuleState,
-        read: "Tensor",
-        more: Any,
-    ) -> "tuple[Tensor, RuleState]":
-        corrected = gradient.map(lambda value: value + more)
-        return self.rule.update(model, [corrected], state)
+    def correction(self, read: "Tensor", more: Any) -> Correction:
+        return lambda gradient, _: gradient.map(lambda value: value + more)
 
     def server(self, node: Node) -> Role:
         clients, shared = Clients(node, self.timeout), zeros(node.weights)
