@@ -27,7 +27,7 @@ def tell(node: Node, step: int, mixing: Mixing, *models: "Tensor", size: float =
     """Send `models` to the neighbours, tagged by step: a fast neighbour may be one ahead.
 
     Args:
-        size: of each model as it is sent, in models.
+        size: the size of one model in a message: 1 where it is sent whole.
     """
     for peer in mixing.out:
         node.send(peer, models, tag=step, size=size * len(models))

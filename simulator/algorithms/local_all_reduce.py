@@ -53,7 +53,8 @@ class LocalAllReduce(Reducing):
         return False  # the rule is the nodes' own, who have whole models
 
     def worker(self, node: Node) -> Role:
-        reduce, params = self.collective_of(node.group_size).reduce, node.weights.shape[1]
+        reduce = self.collective_of(node.group_size).reduce
+        params = node.weights.shape[1]
         inner, outer = node.state or (
             self.rule.init(node.weights, replicas=node.workers),
             self.outer().init(node.weights),
@@ -69,14 +70,14 @@ class LocalAllReduce(Reducing):
                 node, self.rule, read, inner, self.local_steps
             )
             total = yield from reduce(node, known(share * model), params, node.version)
-            weights, outer = self.merge(read, total.value, outer)
+            weights, outer = self.next_weights(read, total.value, outer)
             node.apply(weights, gradients, (inner, outer))
 
     def outer(self) -> Rule:
         """The rule of the common model."""
         return Rule(lr=1.0)
 
-    def merge(
+    def next_weights(
         self, weights: "Tensor", average: "Tensor", state: RuleState
     ) -> "tuple[Tensor, RuleState]":
         """The next common model `(ensemble, params)`, and its rule's state."""

@@ -101,7 +101,7 @@ class LocalSGD(Sharded):
                 average = self.average_of([gathered[rank] for rank in sorted(gathered)])
                 if self.average == "updates":
                     average = node.weights + average
-                weights, state = self.merge(node.weights, average, state)
+                weights, state = self.next_weights(node.weights, average, state)
                 gradients = [gradient for taken, *_ in gathered.values() for gradient in taken]
                 node.apply(weights, gradients)
                 for reader in gathered:
@@ -119,7 +119,7 @@ class LocalSGD(Sharded):
         """The server's own rule."""
         return Rule(lr=1.0)
 
-    def merge(
+    def next_weights(
         self, weights: "Tensor", average: "Tensor", state: RuleState
     ) -> "tuple[Tensor, RuleState]":
         """The server's next weights `(ensemble, params)`, and its rule's state."""

@@ -47,7 +47,8 @@ def take_local_steps(
             stale.
         correct: of each gradient, before its step.
     """
-    model, gradients = read, list[GradientPromise]()
+    model = read
+    gradients = list[GradientPromise]()
     for _ in range(number):
         gradient = yield node.compute(model, read)
         model, state = rule.update(model, [correct(gradient, model)], state)
@@ -83,7 +84,7 @@ class OuterOptimizer(Algorithm):
             return Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
         return Rule(SGD(momentum=self.outer_momentum), lr=self.outer_lr)
 
-    def merge(
+    def next_weights(
         self, weights: "Tensor", average: "Tensor", state: RuleState
     ) -> "tuple[Tensor, RuleState]":
         """The next weights `(ensemble, params)`, and the state of the outer rule."""

@@ -287,7 +287,7 @@ SERVERS = {
     "DiLoCo's outer step goes the wrong way": (
         Replaced(
             local_steps.OuterOptimizer,
-            "merge",
+            "next_weights",
             lambda right: (
                 lambda self, weights, average, state: right(
                     self, weights, 2 * weights - average, state

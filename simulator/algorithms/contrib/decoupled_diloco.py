@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from laggard.simulator.algorithms.base import Algorithm, Role, count_awaited
+from laggard.simulator.algorithms.base import Role, count_awaited
+from laggard.simulator.algorithms.local_steps import OuterOptimizer
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -14,12 +15,11 @@ from laggard.simulator.errors import (
     InvalidSettingError,
     NonNegative,
     NumberOrShare,
-    Positive,
     PositiveInt,
     Range,
 )
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import Nesterov, Rule, RuleState
+from laggard.simulator.learning.rules import Rule, RuleState
 from laggard.simulator.learning.weights import total, with_columns
 from laggard.simulator.network.topology import SERVER
 
@@ -85,12 +85,12 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class DecoupledDiLoCo(Algorithm):
+class DecoupledDiLoCo(OuterOptimizer):
     """Decoupled DiLoCo: the server merges a fragment once K learners have sent it, and none waits.
 
     Every H / F steps a learner sends the change v of the next of F fragments since it read that,
     and computes on. Once K learners have sent a fragment, the server waits `grace` seconds for
-    more, and makes an outer step of Nesterov's method along the mean change, weighted by steps w:
+    more, and makes DiLoCo's outer step along the mean change, weighted by steps w:
 
         mean      sum w v / sum w
         radial    (sum w |v| / sum w) u / |u|,  u = sum w (v / |v|) / sum w
@@ -116,7 +116,8 @@ class DecoupledDiLoCo(Algorithm):
         grace: seconds from the quorum to the merge, unless all learners have sent before.
         merge: the mean that is taken.
         keep: the share of its own fragment that a learner keeps.
-        outer_lr, outer_momentum: of the outer step.
+        outer_lr, outer_momentum: of the outer optimiser.
+        outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
         outstanding: pushes of a learner whose bytes may still have to leave it; before the next it
             waits.
     """
@@ -128,8 +129,6 @@ class DecoupledDiLoCo(Algorithm):
     grace: NonNegative = field(default=0.0, kw_only=True)
     merge: Literal["radial", "mean"] = field(default="radial", kw_only=True)
     keep: Annotated[float, Range(least=0, below=1)] = field(default=0.0, kw_only=True)
-    outer_lr: Positive = field(default=0.7, kw_only=True)
-    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
     outstanding: PositiveInt = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -155,10 +154,12 @@ class DecoupledDiLoCo(Algorithm):
         node.send(SERVER, None, size=0)  # announces the learner
         state = self.rule.init(node.weights, replicas=node.workers)
         _, (model, merges) = yield node.receive()
-        read, merges = model, list(merges)
+        read = model
+        merges = list(merges)
         anchors = [model[:, self.columns(model, number)] for number in range(self.fragments)]
         begun = [0] * self.fragments  # the step after which each fragment was read
-        gradients, sent = list[GradientPromise](), Outgoing(self.outstanding)
+        gradients = list[GradientPromise]()
+        sent = Outgoing(self.outstanding)
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)
@@ -175,21 +176,23 @@ class DecoupledDiLoCo(Algorithm):
                 yield node.after(0.0)  # what is merged in this instant counts for the next step
             while node.arrived(FRAGMENT):
                 _, (fragment, merges[fragment], merged, read) = yield node.receive(FRAGMENT)
-                columns, begun[fragment] = self.columns(model, fragment), step
+                columns = self.columns(model, fragment)
+                begun[fragment] = step
                 anchors[fragment] = merged
                 own = self.keep * model[:, columns] + (1 - self.keep) * merged
                 model = with_columns(model, columns, own)
 
     def server(self, node: Node) -> Role:
         """Gather changes of all fragments, and merge each when its quorum and grace are over."""
-        quorum, learners = count_awaited(self, self.quorum, node.workers), dict[int, None]()
-        outer = Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
+        quorum = count_awaited(self, self.quorum, node.workers)
+        learners = dict[int, None]()
         fragments = []
         for number in range(self.fragments):
             columns = self.columns(node.weights, number)
-            fragments.append(Fragment(columns, outer.init(node.weights[:, columns])))
+            fragments.append(Fragment(columns, self.outer().init(node.weights[:, columns])))
         while True:
-            message, moment = node.receive(), min(fragment.due for fragment in fragments)
+            message = node.receive()
+            moment = min(fragment.due for fragment in fragments)
             if moment == math.inf:
                 yield message
             else:
@@ -207,19 +210,22 @@ class DecoupledDiLoCo(Algorithm):
             for number, fragment in enumerate(fragments):
                 if fragment.due <= moment:
                     yield node.work(node.apply_seconds)
-                    new = self.merge_fragment(node, fragment, outer)
+                    new = self.merge_fragment(node, fragment)
                     content = number, fragment.merges, new, node.weights
                     for learner in learners:
                         node.send(learner, content, tag=FRAGMENT, size=1 / self.fragments)
 
-    def merge_fragment(self, node: Node, fragment: "Fragment", outer: Rule) -> "Tensor":
+    def merge_fragment(self, node: Node, fragment: "Fragment") -> "Tensor":
         """Make the outer step of a fragment; return its new values `(ensemble, n)`."""
         pushes = [fragment.pushes[learner] for learner in sorted(fragment.pushes)]
         anchor = node.weights[:, fragment.columns]
-        new, fragment.state = outer.step(anchor, self.mean_of(pushes), fragment.state, epochs=0.0)
+        average = anchor - self.mean_of(pushes)
+        new, fragment.state = self.next_weights(anchor, average, fragment.state)
         gradients = [gradient for push in pushes for gradient in push.gradients]
         node.apply(with_columns(node.weights, fragment.columns, new), gradients)
-        fragment.merges, fragment.pushes, fragment.due = fragment.merges + 1, {}, math.inf
+        fragment.merges += 1
+        fragment.pushes = {}
+        fragment.due = math.inf
         return new
 
     def mean_of(self, pushes: Sequence[Push]) -> "Tensor":

@@ -174,7 +174,8 @@ class Scaffold(InRounds):
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the client
-        state, control = self.rule.init(node.weights, replicas=node.workers), zeros(node.weights)
+        state = self.rule.init(node.weights, replicas=node.workers)
+        control = zeros(node.weights)
         while True:
             _, (read, shared) = yield node.receive()
             state = restart_optimizer(node, self.rule, state)
@@ -195,7 +196,8 @@ class Scaffold(InRounds):
         return lambda gradient, _: gradient.map(lambda value: value + more)
 
     def server(self, node: Node) -> Role:
-        clients, shared = Clients(node, self.timeout), zeros(node.weights)
+        clients = Clients(node, self.timeout)
+        shared = zeros(node.weights)
         yield from clients.register()
         while True:
             answers = yield from self.round(node, clients, shared, size=2)

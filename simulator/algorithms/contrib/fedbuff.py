@@ -31,7 +31,8 @@ class InFlight(Federated):
         check_in_flight(self, "in_flight", cluster)
 
     def server(self, node: Node) -> Role:
-        clients, gathered = Clients(node, self.timeout), list[ClientAnswer]()
+        clients = Clients(node, self.timeout)
+        gathered = list[ClientAnswer]()
         yield from clients.register()
         while True:
             free = (self.in_flight or node.workers) - clients.busy

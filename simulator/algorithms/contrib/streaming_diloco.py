@@ -8,17 +8,16 @@ from typing import Annotated
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
 from laggard.simulator.algorithms.collectives.schedule import known
+from laggard.simulator.algorithms.local_steps import OuterOptimizer
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import (
     InvalidSettingError,
     NonNegativeInt,
-    Positive,
     PositiveInt,
     Range,
 )
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import Nesterov, Rule
 from laggard.simulator.learning.weights import with_columns
 
 DUE, MERGED = "due", "merged"
@@ -26,11 +25,11 @@ DUE, MERGED = "due", "merged"
 
 
 @dataclass(frozen=True)
-class StreamingDiLoCo(Reducing):
+class StreamingDiLoCo(OuterOptimizer, Reducing):
     """Streaming DiLoCo: every H / F steps one of F fragments is averaged, while nodes compute on.
 
     After each (H / F)-th step the nodes sum the next fragment p of their models x_i by a
-    collective, and make an outer step of Nesterov's method on the global model X:
+    collective, and make DiLoCo's outer step on the global model X: with Nesterov
     d = X^p - (1/P) sum_i x_i^p, b <- momentum b + d, X^p <- X^p - outer_lr (d + momentum b). After
     `overlap` more steps each node merges it: x_i^p <- keep x_i^p + (1 - keep) X^p, and waits for it
     if it is not there. With one fragment, no overlap and keep 0 it is `diloco_all_reduce` with
@@ -51,15 +50,14 @@ class StreamingDiLoCo(Reducing):
         fragments: F, parts into which the model is cut.
         overlap: mini-batches of a node between the sum of a fragment and its merge.
         keep: the share of its own fragment that a node keeps.
-        outer_lr, outer_momentum: of the outer step.
+        outer_lr, outer_momentum: of the outer optimiser.
+        outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
     """
 
     local_steps: PositiveInt = field(default=32, kw_only=True)
     fragments: PositiveInt = field(default=4, kw_only=True)
     overlap: NonNegativeInt = field(default=0, kw_only=True)
     keep: Annotated[float, Range(least=0, below=1)] = field(default=0.0, kw_only=True)
-    outer_lr: Positive = field(default=0.7, kw_only=True)
-    outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,11 +113,10 @@ class StreamingDiLoCo(Reducing):
 
     def exchange(self, node: Node) -> Role:
         """Average fragments in turn, and make the outer steps."""
-        outer = Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
         whole = self.collective_of(node.group_size)
         states = []
         for fragment in range(self.fragments):
-            states.append(outer.init(node.weights[:, self.columns(node, fragment)]))
+            states.append(self.outer().init(node.weights[:, self.columns(node, fragment)]))
         while True:
             _, (turn, model, gradients) = yield node.receive(tag=DUE)
             fragment = turn % self.fragments
@@ -128,8 +125,6 @@ class StreamingDiLoCo(Reducing):
             part, params = known(model[:, columns] / len(node.members)), model.shape[1]
             total = yield from collective.reduce(node, part, params, turn)
             anchor = node.weights[:, columns]
-            new, states[fragment] = outer.step(
-                anchor, anchor - total.value, states[fragment], epochs=0.0
-            )
+            new, states[fragment] = self.next_weights(anchor, total.value, states[fragment])
             node.apply(with_columns(node.weights, columns, new), gradients)
             node.put((fragment, new), tag=MERGED)

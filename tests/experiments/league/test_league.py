@@ -388,21 +388,21 @@ def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
     before = stamps(folder)
     options = ["--task", "task.yaml", "--budget", str(BUDGET), "--seeds", str(SEEDS)]
     code = main(["league", "mine.yaml", *options, "--methods", *ONLY, "--add", *ADDED])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert code == 0
     assert stamps(folder) == before
-    lines = said.out.splitlines()
+    lines = captured.out.splitlines()
     assert lines[0] == sentence(league)
     assert lines[0].startswith(f"On this cluster {FASTER} reaches a loss of ")
-    assert "mine.yaml: only its cluster counts, not algorithm" in said.err
-    assert "did not enter: delayed: cluster.workers: " in said.out
+    assert "mine.yaml: only its cluster counts, not algorithm" in captured.err
+    assert "did not enter: delayed: cluster.workers: " in captured.out
     data = json.loads((folder / "league/league.json").read_text())
     assert data == record(league)
     page = (folder / "league/league.html").read_text()
     for name in by_name(league):
         assert f"<td>{name}</td>" in page
     for text in (*data["bounds"], *data["rules"]):
-        assert text in said.out or text.replace("'", "&#39;") in page
+        assert text in captured.out or text.replace("'", "&#39;") in page
     assert "<script" not in page
     report = load("league/league.yaml")  # repeats the runs that report
     assert sorted(run.id for run in runs(report)) == sorted(league.results.names)
@@ -425,9 +425,9 @@ def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
 def test_bad_cluster_is_one_line(files, capsys, text, line):
     cluster, task = files(cluster=text)
     assert main(["league", cluster, "--task", task]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith(f"mine.yaml: {line}")
+    captured = capsys.readouterr().err.splitlines()
+    assert len(captured) == 1
+    assert captured[0].startswith(f"mine.yaml: {line}")
 
 
 @pytest.mark.parametrize(
@@ -443,9 +443,9 @@ def test_bad_cluster_is_one_line(files, capsys, text, line):
 def test_bad_option_is_one_line(files, capsys, words, line):
     cluster, task = files()
     assert main(["league", cluster, "--task", task, *words]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith(line)
+    captured = capsys.readouterr().err.splitlines()
+    assert len(captured) == 1
+    assert captured[0].startswith(line)
 
 
 def test_cluster_may_be_a_preset_or_an_example():

@@ -4,30 +4,20 @@ import pytest
 
 from laggard.simulator import (
     SERVER,
-    Algorithm,
     Cluster,
     Deadlock,
     InvalidSettingError,
     Network,
     Stop,
-    simulate,
 )
 from laggard.simulator.engine import timers
 from laggard.simulator.timing.slowdowns import Crash
+from tests.simulator.engine.roles import run
 
 
-def run(worker, server=None, stop=None, **cluster):
-    """Simulate roles given as plain generator functions of a node."""
-
-    class Made(Algorithm):
-        pass
-
-    Made.worker = lambda self, node: worker(node)
-    if server is not None:
-        Made.server = lambda self, node: server(node)
-    return simulate(
-        Cluster(**{"workers": 1, **cluster}), Made(), None, stop=stop or Stop(time=100.0)
-    )
+def alone(worker, server=None, stop=None, **cluster):
+    """A run of one worker, or of as many as the cluster's settings say."""
+    return run(worker, server, stop=stop, cluster=Cluster(**{"workers": 1, **cluster}))
 
 
 def test_timers_run_beside_computation():
@@ -40,7 +30,7 @@ def test_timers_run_beside_computation():
         yield second & work
         seen.append(node.now)
 
-    outcome = run(worker)
+    outcome = alone(worker)
     assert seen == [1.0, 3.0]
     assert outcome.workers["computing"].tolist() == [3.0]
 
@@ -58,7 +48,7 @@ def test_message_of_same_instant_comes_before_time_out(latency, won):
         yield receive | node.after(1.0)
         seen.append((receive.fired, node.now))
 
-    run(worker, server, network=Network(latency=latency))
+    alone(worker, server, network=Network(latency=latency))
     assert seen == [(won, min(latency, 1.0))]
 
 
@@ -76,7 +66,7 @@ def test_message_after_time_out_is_received_later():
         assert not receive.fired
         seen.append((yield node.receive()))
 
-    run(worker, server)
+    alone(worker, server)
     assert seen == [(0, "content")]
 
 
@@ -91,7 +81,7 @@ def test_lost_timers_leave_queue():
         lengths.append(node._env.pending)
         lengths.append(len(node._env._queue))
 
-    run(worker)
+    alone(worker)
     assert lengths == [0, 0, 1]  # the time limit
 
 
@@ -102,7 +92,7 @@ def test_timer_of_crashed_node_never_fires():
         yield node.after(5.0)
         seen.append((node.rank, node.now))
 
-    run(worker, workers=2, slowdowns=(Crash(workers=(0,), at=2.0, back=3.0),))
+    alone(worker, workers=2, slowdowns=(Crash(workers=(0,), at=2.0, back=3.0),))
     assert seen == [(1, 5.0), (0, 8.0)]
 
 
@@ -120,7 +110,7 @@ def test_run_stalls_in_spite_of_time_outs_once_all_workers_are_gone():
             node.send(0, None)
             yield node.receive() | node.after(10.0)
 
-    outcome = run(worker, server, slowdowns=(Crash(workers=(0,), at=2.5),), stop=Stop(updates=5))
+    outcome = alone(worker, server, slowdowns=(Crash(workers=(0,), at=2.5),), stop=Stop(updates=5))
     assert outcome.reached == "stalled"
     assert outcome.progress.time == pytest.approx(12.0)
 
@@ -133,7 +123,7 @@ def test_roles_that_only_wait_for_timers_are_a_deadlock(monkeypatch):
             yield node.after(1.0)
 
     with pytest.raises(Deadlock, match="deadlock at 100 s"):
-        run(worker, stop=Stop(updates=1))
+        alone(worker, stop=Stop(updates=1))
 
 
 def test_pauses_between_computations_are_no_deadlock(monkeypatch):
@@ -144,7 +134,7 @@ def test_pauses_between_computations_are_no_deadlock(monkeypatch):
             yield node.after(1.0)
             yield node.compute(node.weights)
 
-    outcome = run(worker, stop=Stop(gradients=50))
+    outcome = alone(worker, stop=Stop(gradients=50))
     assert outcome.progress.time == pytest.approx(50 + outcome.workers["computing"][0])
 
 
@@ -154,7 +144,7 @@ def test_seconds_of_timer_are_checked(seconds):
         yield node.after(seconds)
 
     with pytest.raises(InvalidSettingError, match="after"):
-        run(worker)
+        alone(worker)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +168,7 @@ def test_requests_that_a_crash_left_unanswered_are_counted(back, asks_again, una
                 node.send(0, None)
 
     crash = Crash(workers=(0,), at=2.5, back=back)
-    outcome = run(worker, server, slowdowns=(crash,), stop=Stop(time=20.5))
+    outcome = alone(worker, server, slowdowns=(crash,), stop=Stop(time=20.5))
     assert outcome.unanswered == unanswered
 
 
@@ -188,6 +178,6 @@ def test_timer_dies_with_its_node():
     def worker(node):
         yield node.after(50.0)
 
-    outcome = run(worker, slowdowns=(Crash(workers=(0,), at=2.0),))
+    outcome = alone(worker, slowdowns=(Crash(workers=(0,), at=2.0),))
     assert outcome.reached == "stalled"
     assert outcome.progress.time == 2.0
