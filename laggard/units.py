@@ -7,7 +7,7 @@ spelling may mean either, it is refused.
 import re
 from decimal import Decimal
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from laggard.docstrings import describe_keys
 
@@ -37,6 +37,10 @@ EXPECTED_FORMS = {
     "speed": "a number (operations/s)",
 }
 NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(\D.*?)\s*", re.I)
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+BandwidthUnit = Literal["bytes/s", "kB/s", "MB/s", "GB/s", "kbit/s", "Mbit/s", "Gbit/s"]
+"""Units that a key names for the numbers of a table."""
 
 
 class AmbiguousUnitError(ValueError):

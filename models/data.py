@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,8 @@ LabelKind = Literal["classes", "numbers", "sets"]
 """What the labels of a data set are: one class a sample, one number a sample, or a set of classes,
 as a row of 0 and 1.
 """
+LABEL_DIMENSIONS: dict[LabelKind, int] = {"classes": 1, "numbers": 1, "sets": 2}
+"""The dimensions of an array of labels, the first of which is that of the samples."""
 
 
 class DataMissingError(OSError):
@@ -58,15 +60,23 @@ class Dataset:
 
     @classmethod
     def from_arrays(
-        cls, x: ArrayLike, y: ArrayLike, test_x: ArrayLike, test_y: ArrayLike, name: str = "arrays"
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        test_x: ArrayLike,
+        test_y: ArrayLike,
+        name: str = "arrays",
+        labels: LabelKind = "classes",
     ) -> "Dataset":
         """A data set of arrays or tensors in memory.
 
         Args:
             x: training inputs `(samples, ...)`; they are taken as they are, in float32.
-            y: their labels `(samples,)`, classes 0, 1, ...
+            y: their labels: classes 0, 1, ... `(samples,)`, numbers `(samples,)`, or sets of
+                classes `(samples, classes)` of 0 and 1.
             test_x: test inputs, of the same shape.
             test_y: their labels.
+            labels: what the labels are; `numbers` train by `mean_squared`, `sets` by `binary`.
 
         Raises:
             ValueError: shapes or labels do not fit together; names the argument.
@@ -79,21 +89,31 @@ class Dataset:
         import torch
 
         inputs = [torch.as_tensor(np.asarray(one), dtype=torch.float32) for one in (x, test_x)]
-        labels = [np.asarray(one) for one in (y, test_y)]
-        _check_arrays(inputs, labels)
-        train_y, other_y = (torch.as_tensor(one.astype(np.int64)) for one in labels)
-        classes = int(train_y.max()) + 1
-        return cls(name, inputs[0], train_y, inputs[1], other_y, classes)
+        targets = [np.asarray(one) for one in (y, test_y)]
+        _check_inputs(inputs)
+        classes = _check_labels(inputs, targets, labels)
+        dtype = np.float64 if labels == "numbers" else np.int64
+        train_y, other_y = (torch.as_tensor(one.astype(dtype)) for one in targets)
+        return cls(
+            name, inputs[0], train_y, inputs[1], other_y, classes, writers=None, label_kind=labels
+        )
 
     @classmethod
-    def from_torch(cls, train: Any, test: Any, name: str = "torch") -> "Dataset":
+    def from_torch(
+        cls, train: Any, test: Any, name: str = "torch", labels: LabelKind = "classes"
+    ) -> "Dataset":
         """A data set of two map-style data sets of torch, whose items are an input and a label.
 
         Every item is read once, in order, so that random transforms are drawn once.
 
+        Args:
+            train: the items to train on.
+            test: the items to test on.
+            labels: as for `from_arrays`.
+
         Raises:
             TypeError: one has no length, such as an iterable data set.
-            ValueError: inputs differ in shape, or labels are no classes 0, 1, ...
+            ValueError: inputs or labels differ in shape, or labels are not what `labels` says.
 
         Example:
             >>> pairs = [([0.0], 0), ([1.0], 1)]
@@ -109,13 +129,14 @@ class Dataset:
             items = [data[index] for index in range(len(data))]
             if any(len(item) != 2 for item in items):
                 raise ValueError(f"{key}: expected items of an input and a label")
-            shapes = {np.shape(item[0]) for item in items}
-            if len(shapes) > 1:
-                raise ValueError(f"{key}: expected inputs of one shape, got {sorted(shapes)[:2]}")
-            arrays.append(np.stack([np.asarray(item[0]) for item in items]))
-            arrays.append(np.array([int(item[1]) for item in items]))
+            for place, what in enumerate(("inputs", "labels")):
+                shapes = {np.shape(item[place]) for item in items}
+                if len(shapes) > 1:
+                    got = sorted(shapes)[:2]
+                    raise ValueError(f"{key}: expected {what} of one shape, got {got}")
+                arrays.append(np.stack([np.asarray(item[place]) for item in items]))
         train_x, train_y, test_x, test_y = arrays
-        return cls.from_arrays(train_x, train_y, test_x, test_y, name)
+        return cls.from_arrays(train_x, train_y, test_x, test_y, name, labels)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,24 +161,46 @@ class Dataset:
         )
 
 
-def _check_arrays(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray]) -> None:
-    """Refuse arrays of a data set that do not fit together."""
-    for key, x, y in zip(("", "test_"), inputs, labels, strict=True):
+def _check_inputs(inputs: "Sequence[Tensor]") -> None:
+    """Refuse inputs of a data set, to train and to test, that are not of one shape and finite."""
+    for key, x in zip(("x", "test_x"), inputs, strict=True):
         if x.ndim < 2 or not len(x):
-            raise ValueError(f"{key}x: expected (samples, ...), got the shape {tuple(x.shape)}")
-        if y.shape != (len(x),):
-            expected = f"{len(x)} labels, one for each of {key}x"
-            raise ValueError(f"{key}y: expected {expected}, got the shape {y.shape}")
-        if not np.isfinite(y).all() or (y != np.round(y)).any() or y.min() < 0:
-            raise ValueError(f"{key}y: expected classes 0, 1, ..., got {y.min()} to {y.max()}")
+            raise ValueError(f"{key}: expected (samples, ...), got the shape {tuple(x.shape)}")
         if not bool(x.isfinite().all()):
-            raise ValueError(f"{key}x: expected finite numbers")
+            raise ValueError(f"{key}: expected finite numbers")
     if inputs[0].shape[1:] != inputs[1].shape[1:]:
         train, test = (tuple(x.shape[1:]) for x in inputs)
         raise ValueError(f"test_x: expected inputs of shape {train} as in x, got {test}")
-    if labels[1].max() > labels[0].max():
-        expected = f"classes up to {labels[0].max()}, the largest of y"
-        raise ValueError(f"test_y: expected {expected}, got {labels[1].max()}")
+
+
+def _check_labels(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray], kind: LabelKind) -> int:
+    """The number of classes, 1 of numbers; refuses labels that do not fit their inputs or `kind`."""
+    if kind not in get_args(LabelKind):
+        raise ValueError(f"labels: expected one of {', '.join(get_args(LabelKind))}, got {kind!r}")
+    train, test = labels
+    for key, x, y in zip(("y", "test_y"), inputs, labels, strict=True):
+        if len(y.shape) != LABEL_DIMENSIONS[kind] or len(y) != len(x):
+            expected = f"{len(x)} labels, one for each input"
+            if kind == "sets":
+                expected = f"the shape ({len(x)}, classes)"
+            raise ValueError(f"{key}: expected {expected}, got the shape {y.shape}")
+        if y.dtype.kind not in "biuf" or not np.isfinite(y).all():
+            raise ValueError(f"{key}: expected finite numbers, got {y.dtype} with {y.flat[0]!r}")
+        if kind == "classes" and ((y != np.round(y)).any() or y.min() < 0):
+            expected = "classes 0, 1, ..., or labels='numbers'"
+            raise ValueError(f"{key}: expected {expected}, got {y.min()} to {y.max()}")
+        if kind == "sets" and not np.isin(y, (0, 1)).all():
+            raise ValueError(f"{key}: expected 0 and 1, got {y.min()} to {y.max()}")
+    if kind == "numbers":
+        return 1
+    if kind == "sets":
+        if test.shape[1] != train.shape[1]:
+            expected = f"{train.shape[1]} classes as in y"
+            raise ValueError(f"test_y: expected {expected}, got {test.shape[1]}")
+        return int(train.shape[1])
+    if test.max() > train.max():
+        raise ValueError(f"test_y: expected classes up to {train.max()} as in y, got {test.max()}")
+    return int(train.max()) + 1
 
 
 def digits() -> Dataset:

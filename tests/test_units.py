@@ -192,6 +192,50 @@ def test_two_readings_of_a_column_are_refused(columns, reason, tmp_path, monkeyp
         load(tmp_path / "toy.yaml", TABLES["changes"][0])
 
 
+UNIT_KEYS = {
+    "slowdowns": (
+        "cluster.slowdowns=[{file: table.csv, unit: ms}]",
+        "worker,from,to,factor\n0,35,1500,2\n1,2000,,down\n",
+    ),
+    "changes": (
+        "cluster.network.changes={file: table.csv, unit: ms, bandwidth_unit: Mbit/s}",
+        "sender,receiver,from,to,bandwidth,latency\n0,*,35,1500,100,\n1,*,100,,,.7\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_key_names_the_unit_of_a_table_whose_columns_do_not(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path, {"AT": "0.2", "BACK": "0.3"})
+    rows = []
+    for override, content in (TABLES[kind][:2], UNIT_KEYS[kind]):
+        (tmp_path / "table.csv").write_text(content)
+        cluster = load(tmp_path / "toy.yaml", override).build_cluster()
+        recorded = cluster.slowdowns[0] if kind == "slowdowns" else cluster.network.changes
+        rows.append(recorded.rows)
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "columns", "reason"),
+    [
+        ("unit: s", "from_ms,to_ms,bandwidth,latency", r"changes\.unit: .*ms"),
+        ("unit: fortnight", "from,to,bandwidth,latency", r"changes\.unit: .*fortnight"),
+        ("bandwidth_unit: GB/s", "from,to,bandwidth_Gbps,latency", r"changes\.bandwidth_unit: .*Gbit"),
+        ("bandwidth_unit: mb", "from,to,bandwidth,latency", r"changes\.bandwidth_unit: .*mb"),
+    ],
+)  # fmt: skip
+def test_unit_that_is_none_or_contradicts_its_column_is_refused(
+    key, columns, reason, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path, {})
+    (tmp_path / "table.csv").write_text(f"sender,receiver,{columns}\n0,*,1,2,3,4\n")
+    with pytest.raises(ConfigError, match=reason):
+        load(tmp_path / "toy.yaml", f"cluster.network.changes={{file: table.csv, {key}}}")
+
+
 def test_trace_in_milliseconds_is_that_in_seconds(tmp_path):
     numbers = [random.Random(1).randrange(1, 10**5) for _ in range(200)]
     (tmp_path / "s.csv").write_text("seconds\n" + "\n".join(f"{n}e-3" for n in numbers))

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -22,7 +22,7 @@ from laggard.simulator.timing.tables import (
     to_unit,
     without_unit,
 )
-from laggard.units import OWN_UNITS
+from laggard.units import OWN_UNITS, BandwidthUnit, TimeUnit
 
 RowT = TypeVar("RowT")
 SLOWDOWN_COLUMNS = ("worker", "from", "to", "factor")
@@ -47,10 +47,12 @@ class SlowdownTable(Recorded):
         file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
             `to` means for ever, and `factor`: a number, or `down`. Columns may end in another unit,
             as `from_ms`.
+        unit: of `from` and `to`: s, ms, us or ns; by default what their names end with, else s.
     """
 
-    def __init__(self, file: str) -> None:
-        rows = TextTable("SlowdownTable", Path(file), SLOWDOWN_COLUMNS).rows(_event)
+    def __init__(self, file: str, unit: TimeUnit | None = None) -> None:
+        table = TextTable("SlowdownTable", Path(file), SLOWDOWN_COLUMNS, {"time": unit})
+        rows = table.rows(_event)
         events = [row for row in rows if row is not None]
         if len(events) < len(rows):
             dropped = len(rows) - len(events)
@@ -71,10 +73,17 @@ class NetworkTable(Changes):
             ever, `bandwidth` in bytes per second, of the pair's link, the sender's up link, the
             receiver's down link or all cards, and `latency` in seconds; where one of the two is
             empty, it does not change.
+        unit: of `from`, `to` and `latency`: s, ms, us or ns; by default what their names end with,
+            else s.
+        bandwidth_unit: of `bandwidth`, as Mbit/s or GB/s; by default what its name ends with, else
+            bytes/s.
     """
 
-    def __init__(self, file: str) -> None:
-        table = TextTable("NetworkTable", Path(file), NETWORK_COLUMNS)
+    def __init__(
+        self, file: str, unit: TimeUnit | None = None, bandwidth_unit: BandwidthUnit | None = None
+    ) -> None:
+        units = {"time": unit, "bandwidth": bandwidth_unit}
+        table = TextTable("NetworkTable", Path(file), NETWORK_COLUMNS, units)
         super().__init__(table.rows(_change))
         self.table = table
 
@@ -93,9 +102,18 @@ class TextTable:
         cells: the texts of the columns in each row, in laggard's units; empty where a cell is.
     """
 
-    def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
-        """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or
-        has no row.
+    def __init__(
+        self,
+        owner: str,
+        path: Path,
+        columns: Sequence[str],
+        units: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Read the columns; `units` has the unit of a quantity where the config names one.
+
+        Raises:
+            InvalidSettingError: the file cannot be read, lacks one of the columns, or has no row;
+                or a unit contradicts the name of a column.
         """
         self.owner, self.path = owner, path
         table = read_foreign_table(owner, path)
@@ -108,7 +126,8 @@ class TextTable:
                 raise InvalidSettingError(owner, "file", expected, got)
             factor = ONE
             if name in QUANTITIES_OF:
-                factor = to_unit(table, place, QUANTITIES_OF[name])
+                quantity = QUANTITIES_OF[name]
+                factor = to_unit(table, place, quantity, (units or {}).get(quantity))
             texts.append([_convert(table, row[place], factor) for row in table.rows])
         self.cells = list(zip(*texts, strict=True))
 

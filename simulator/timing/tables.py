@@ -303,21 +303,24 @@ def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -
 def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = None) -> Decimal:
     """The factor from the numbers of a column to seconds, bytes or bytes per second.
 
-    The key `unit` decides, else the unit in the column's name, which a warning then tells; without
-    either numbers are in laggard's own unit.
+    The key `unit` decides, or of bandwidths `bandwidth_unit`, else the unit in the column's name,
+    which a warning then tells; without either numbers are in laggard's own unit.
 
     Raises:
-        InvalidSettingError: the key and the name contradict each other, or the name may mean bits
+        InvalidSettingError: the key is no unit or contradicts the name, or the name may mean bits
             or bytes.
     """
     name = table.names[place]
+    key = "bandwidth_unit" if quantity == "bandwidth" else "unit"
     _, named = _name_and_unit(table, place, quantity)
     used = named
     if unit is not None:
         used = unit_named(unit, quantity)
+        if used is None:
+            raise InvalidSettingError(table.owner, key, f"a unit of {quantity}", unit)
         if named is not None and used != named:
             expected = f"{named.name}, as the column {name} says"
-            raise InvalidSettingError(table.owner, "unit", expected, unit)
+            raise InvalidSettingError(table.owner, key, expected, unit)
     if used is None:
         return ONE
     if unit is None and used.factor != 1:

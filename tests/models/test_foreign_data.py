@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.models import DataMissingError, Dataset, idx, mnist
+from laggard.models import DataMissingError, Dataset, Supervised, idx, mnist
 from laggard.models.files import read_libsvm
 from laggard.models.idx_files import ELEMENT_TYPES, SHA256, read_idx
 from laggard.models.leaf import leaf as leaf_set
@@ -312,6 +312,7 @@ def test_arrays_and_data_sets_of_torch_are_taken():
         (([[1.0]], [0, 1], [[1.0]], [0]), "^y: expected 1 labels"),
         (([[1.0]], [0.5], [[1.0]], [0]), "^y: expected classes"),
         (([[1.0]], [-1], [[1.0]], [0]), "^y: expected classes"),
+        (([[1.0]], ["cat"], [[1.0]], ["cat"]), "^y: expected finite numbers"),
         (([[np.nan]], [0], [[1.0]], [0]), "^x: expected finite"),
         (([[1.0]], [0], [[1.0, 2.0]], [0]), "^test_x: expected inputs of shape"),
         (([[1.0]], [0], [[1.0]], [1]), "^test_y: expected classes up to 0"),
@@ -320,6 +321,54 @@ def test_arrays_and_data_sets_of_torch_are_taken():
 def test_arrays_that_do_not_fit_are_refused(arrays, reason):
     with pytest.raises(ValueError, match=reason):
         Dataset.from_arrays(*arrays)
+
+
+@pytest.mark.parametrize(
+    ("y", "test_y", "kind", "reason"),
+    [
+        ([[0.5]], [0.5], "numbers", "^y: expected 1 labels"),
+        ([np.inf], [0.5], "numbers", "^y: expected finite"),
+        ([1], [1], "sets", "^y: expected the shape"),
+        ([[0, 2]], [[0, 1]], "sets", "^y: expected 0 and 1"),
+        ([[0, 1]], [[0, 1, 1]], "sets", "^test_y: expected 2 classes"),
+        ([1], [1], "number", "^labels: expected one of classes, numbers, sets"),
+    ],
+)
+def test_numbers_and_sets_that_do_not_fit_are_refused(y, test_y, kind, reason):
+    with pytest.raises(ValueError, match=reason):
+        Dataset.from_arrays([[1.0]], y, [[1.0]], test_y, labels=kind)
+
+
+def test_regression_on_arrays_ends_at_least_squares():
+    """Full batches on three samples of y = 2 x + 1; a step on the labels' integers would differ."""
+    x, y = np.array([[0.0], [1.0], [2.0]]), [0.75, 3.0, 5.25]
+    pairs = list(zip(x, y, strict=True))
+    data = Dataset.from_torch(pairs, pairs, labels="numbers")
+    task = Supervised(linear, data, batch=3, dtype=torch.float64, device="cpu", threads=1)
+    weights = task.start([0])
+    batches = task.batches(0, [np.random.default_rng(0)])
+    for _ in range(500):
+        weights = weights - 0.2 * task.gradients(weights[None], [next(batches)])[0][0]
+    slope, offset = np.polyfit(x[:, 0], y, 1)
+    assert weights.flatten().tolist() == pytest.approx([slope, offset], abs=1e-9)
+
+
+def test_sets_of_classes_as_arrays_are_trained_by_binary():
+    y = [[1, 1], [0, 0], [1, 0]]
+    data = Dataset.from_arrays(np.eye(3), y, np.eye(3), y, labels="sets")
+    assert (data.classes, data.labels, data.label_kind) == (2, (), "sets")
+    task = Supervised(linear, data, batch=3, device="cpu", threads=1)
+    weights = torch.tensor([[1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 0.5, 0.25]])
+    outputs = weights[0, :6].reshape(2, 3).T + weights[0, 6:]
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(outputs, torch.tensor(y) * 1.0)
+    evaluation = task.evaluate(weights)
+    assert float(evaluation["test_loss"]) == pytest.approx(float(expected))
+    # right are (1, 0) of the third sample alone: the first row of outputs is (1.5, -3.75)
+    assert float(evaluation["test_accuracy"]) == pytest.approx(1 / 3)
+
+
+def linear(shape, outputs):
+    return torch.nn.Linear(shape[0], outputs)
 
 
 class Endless(torch.utils.data.IterableDataset):

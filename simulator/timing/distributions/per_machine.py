@@ -13,6 +13,7 @@ from laggard.simulator.errors import InvalidSettingError, Positive, Settings
 from laggard.simulator.timing.distributions.distribution import Distribution, Seconds, Variation
 from laggard.simulator.timing.distributions.standard import Gamma
 from laggard.simulator.timing.distributions.trace_file import Rows, read_rows
+from laggard.units import TimeUnit
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Trace(Settings):
     column: str | None = None
     order: Order = "sequential"
     worker: str | None = None
-    unit: Literal["s", "ms", "us", "ns"] | None = None
+    unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
