@@ -48,7 +48,7 @@ $(SITE): $(STAMP)
 	@touch $(SITE)
 
 $(ENGINES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[ray,dask]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[ray,dask,notebook]' --constraint constraints.txt
 	@touch $(ENGINES)
 
 clean:

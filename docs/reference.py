@@ -76,7 +76,6 @@ EXTENSION = [
     "laggard.simulator.learning.rules.optimizers.Optimizer",
     "laggard.simulator.learning.rules.schedules.Schedule",
     "laggard.models.Network",
-    "laggard.models.Dataset",
     "laggard.models.Partition",
     "laggard.simulator.testing.check_algorithm",
 ]
@@ -86,8 +85,9 @@ EXTENSION = [
 def fill(text: str) -> str:
     """A page, with `<!-- keys -->` and other comments of that kind replaced by what they name."""
     generated = {"keys": keys, "heeded": heeded, "api": api}
+    names = "|".join(generated)  # other comments, as those around a question's numbers, stay
     return re.sub(
-        r"^<!-- (\w+) -->$",
+        rf"^<!-- ({names}) -->$",
         lambda match: "\n".join(generated[match[1]]()),
         text,
         flags=re.MULTILINE,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # `name as name` exports a name to type checkers
     from laggard.experiments.config.errors import ConfigError as ConfigError
     from laggard.experiments.config.load import load as load
+    from laggard.experiments.playground import explore as explore
     from laggard.experiments.results.measures import summary as summary
     from laggard.experiments.results.result import Result as Result
     from laggard.experiments.results.result import load_result as load_result
@@ -33,6 +34,7 @@ __version__ = "0.2.0"
 MODULES = {
     ".experiments.config.errors": ("ConfigError",),
     ".experiments.config.load": ("load",),
+    ".experiments.playground": ("explore",),
     ".experiments.results.measures": ("summary",),
     ".experiments.results.result": ("Result", "load_result"),
     ".experiments.results.results": ("Results", "load_results"),
