@@ -4,7 +4,9 @@ import re
 
 import pandas as pd
 import pytest
+from matplotlib import image
 
+from laggard import load, sweep
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.presentation import interval_text
 from laggard.experiments.questions.store import read_numbers
@@ -24,6 +26,17 @@ def test_readme_is_short_and_shows_commands():
 @pytest.mark.long
 def test_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     Reader(tmp_path, monkeypatch, capsys).follow(README)
+
+
+@pytest.mark.slow
+def test_first_command_draws_the_picture(tmp_path):
+    """Another processor may round one test sample of 297 elsewhere, which moves a few pixels."""
+    results = sweep(load(ROOT / "configs/quickstart.yaml"), tmp_path)
+    results.plot(tmp_path / "redrawn.png")
+    redrawn = image.imread(tmp_path / "redrawn.png")
+    stored = image.imread(ROOT / "notebooks/quickstart.png")
+    assert redrawn.shape == stored.shape
+    assert (redrawn != stored).any(axis=-1).mean() < 0.003
 
 
 def test_readme_has_the_numbers_of_the_answers():

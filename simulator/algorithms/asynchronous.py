@@ -68,10 +68,11 @@ class Downpour(Sharded):
 
     w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update
     of the server, w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a
-    push is part of it. With n_push = n_fetch = 1 it is `async_ps`. Mean staleness, in pushes: P - 1
-    where n_push = n_fetch, P (n_fetch / n_push + 1) / 2
-    - 1 where n_push divides n_fetch. A worker that crashes loses the gradients not pushed, and
-      delays a barrier.
+    push is part of it. With n_push = n_fetch = 1 it is `async_ps`. A worker that crashes loses the
+    gradients not pushed, and delays a barrier. Mean staleness, in pushes:
+
+        P - 1                               where n_push = n_fetch
+        P (n_fetch / n_push + 1) / 2 - 1    where n_push divides n_fetch
 
     Attributes:
         n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
