@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -37,6 +38,8 @@ STATE_STYLES: dict[str, dict[str, Any]] = {
     "down": {"color": LIGHT},
 }
 MAX_BARS, MAX_ROWS, MAX_ROWS_OF_SEVERAL, MAX_RUNS = 40, 24, 8, 4
+MAX_MESSAGES = 400
+"""Lines between the rows of a timeline that can still be told apart."""
 WINDOW = 30  # gradients of the fastest worker in a timeline
 QUEUED: dict[str, Any] = {
     "facecolor": "white",
@@ -48,6 +51,7 @@ UNUSED: dict[str, dict[str, Any]] = {
     "dropped": {"facecolor": "white", "edgecolor": PALETTE[1]},
     "cancelled": {"facecolor": "white", "edgecolor": PALETTE[-1], "hatch": "/////"},
 }
+MESSAGE: dict[str, Any] = {"colors": PALETTE[3], "linewidth": 0.9, "zorder": 3}
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "none", "markersize": 9}
 PHASES = ("network down", "compute", "network up", "barrier", "queue")
 """From the read to the worker; computing; to the target; waiting for the other gradients of the
@@ -115,8 +119,9 @@ def timeline(
     """A timeline of computations: a row a worker, a bar a gradient, a tick an update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where
-    arrivals were not recorded the last two are one. Blanks are waiting. Up to four runs, on one
-    axis of time.
+    arrivals were not recorded the last two are one. Blanks are waiting. Where messages were
+    recorded and are few, a line leads from each one's sender, when it is sent, to its receiver,
+    when it arrives; tokens are dotted. Up to four runs, on one axis of time.
 
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
@@ -146,6 +151,7 @@ def timeline(
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
         for (axes, (result, ranks)), name in zip(panels, names, strict=False):
             _draw_rows(axes, result.updates, ranks, until, colours)
+            panels.notes.append(_draw_messages(axes, result.messages, ranks, until))
             if len(panels) > 1:
                 axes.set_title(shorten(name, 100))
         panels.axes[-1].set(xlim=(0, until), xlabel=AXIS_LABELS["time"])
@@ -212,6 +218,29 @@ def _draw_rows(
     axes.set(ylabel="worker", ylim=(len(names) - 0.4, -0.6))
     axes.set_yticks(range(len(names)), names)
     axes.grid(visible=False)
+
+
+def _draw_messages(axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], until: float) -> str:
+    """A line from the sender's row to the receiver's; servers are one row, below the workers'.
+
+    Returns:
+        A note where there are too many to draw.
+    """
+    rows = dict(zip(ranks, range(len(ranks)), strict=True))
+    servers = messages.loc[messages["receiver"] < 0, "receiver"].unique()
+    rows |= dict.fromkeys(servers, len(ranks))
+    places = messages.assign(start=messages["sender"].map(rows), end=messages["receiver"].map(rows))
+    places = places[(places["sent"] <= until) & places["arrived"].notna()]
+    shown = places.dropna(subset=["start", "end"])
+    if len(shown) > MAX_MESSAGES:
+        return f"{len(shown)} messages are not drawn: at most {MAX_MESSAGES}, by an earlier `until`"
+    are_tokens = shown["content"] == "token"
+    for label, dash, chosen in (("message", "-", ~are_tokens), ("token", ":", are_tokens)):
+        ends = shown.loc[chosen, ["sent", "start", "arrived", "end"]].to_numpy(float)
+        lines = ends.reshape(-1, 2, 2)  # (messages, sending and arrival, time and row)
+        if len(lines):
+            axes.add_collection(LineCollection(lines, label=label, linestyle=dash, **MESSAGE))
+    return ""
 
 
 def _draw_bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class SGP(Elastic):
     """Stochastic gradient push: nodes push shares of their models; weights correct the bias.
 
-    x_i <- x_i - lr g_i(x_i / w_i);
-    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,
-    p column stochastic
+        x_i <- x_i - lr g_i(x_i / w_i);
+        x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,  p column stochastic
 
     The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x
     changes by gradients only, and x / w tends to the average on any strongly connected digraph,

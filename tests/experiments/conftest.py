@@ -14,6 +14,7 @@ from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import seal
 from laggard.simulator import simulate
+from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from tests.models.releases import write_leaf
 
 TOY = """\
@@ -120,7 +121,7 @@ def bench():
         tables = {
             name: pd.DataFrame(getattr(outcome, name)) for name in ("updates", "workers", "nodes")
         }
-        messages = None if outcome.message_log is None else pd.DataFrame(outcome.message_log)
+        messages = pd.DataFrame(outcome.message_log, columns=list(MESSAGE_COLUMNS))
         return SimpleNamespace(
             metrics=metrics.assign(**labels), config=config, weights=outcome.weights, models=outcome.models,
             messages=messages, manifest={}, labels=labels, **tables,

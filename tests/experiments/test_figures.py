@@ -18,6 +18,7 @@ from laggard.experiments.figures.style import AXIS_LABELS, STYLE
 from laggard.experiments.results.measures import CURVES
 from laggard.models import Quadratic
 from laggard.simulator import AsyncPS, Cluster, Evaluate, KSync, Network, Rule, Stop, simulate
+from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Factor
 
@@ -63,8 +64,9 @@ def result(
         (pd.DataFrame(outcome.updates), pd.DataFrame(outcome.workers)),
     )
     return SimpleNamespace(
-        metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={}
-    )
+        metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={},
+        messages=pd.DataFrame(columns=list(MESSAGE_COLUMNS)),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -546,3 +546,31 @@ def test_pdf_has_no_type_3_fonts(grid, tmp_path) -> None:
     content = (tmp_path / "figure.pdf").read_bytes()
     assert b"/Type3" not in content
     assert b"/CIDFontType2" in content
+
+
+def message_lines(axes):
+    """The ends (s, row, s, row) of the lines of messages and tokens in a timeline."""
+    ends = [
+        segment.ravel()
+        for lines in axes.collections
+        if lines.get_label() in ("message", "token")
+        for segment in lines.get_segments()
+    ]
+    return np.array(sorted(map(tuple, ends)))
+
+
+def test_lines_of_a_timeline_lead_from_sender_to_receiver(logged):
+    axes = figures.timeline(logged).axes[0]
+    workers = len(logged.workers)
+    sent = logged.messages[logged.messages["sent"] <= axes.get_xlim()[1]].dropna(subset="arrived")
+    rows = sent[["sender", "receiver"]].where(sent[["sender", "receiver"]] >= 0, workers)
+    expected = np.column_stack([sent["sent"], rows["sender"], sent["arrived"], rows["receiver"]])
+    assert len(expected) > 10
+    np.testing.assert_allclose(message_lines(axes), np.array(sorted(map(tuple, expected))))
+
+
+def test_messages_that_are_too_many_are_counted_in_a_note(logged, monkeypatch):
+    monkeypatch.setattr("laggard.experiments.figures.timelines.MAX_MESSAGES", 10)
+    figure = figures.timeline(logged)
+    assert not len(message_lines(figure.axes[0]))
+    assert any("messages are not drawn" in text.get_text() for text in figure.texts)
