@@ -56,3 +56,5 @@ def fill_page(app: Any, name: str, source: list[str]) -> None:
     source[0] = reference.fill(source[0])
     if name == "docs/methods":
         source[0] = method_pages.link_names(source[0])
+    if name == root_doc:
+        source[0] = source[0].replace("<!-- methods -->", method_pages.trees())

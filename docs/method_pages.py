@@ -43,10 +43,39 @@ def link_names(text: str) -> str:
     return re.sub(rf"^\| (`({names})`) \|", r"| [\1](methods/\2.md) |", text, flags=re.MULTILINE)
 
 
+def families() -> dict[str, list[str]]:
+    """The methods of each family, in the order of docs/methods.md, by its heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in (ROOT / "docs" / "methods.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        row = re.match(r"\| `(\w+)` \|", line)
+        if row is not None and row[1] in ALGORITHM.parts:
+            found.setdefault(heading, []).append(row[1])
+    return found
+
+
+def trees() -> str:
+    """A table of contents for each family, for the sidebar of the site."""
+    lines: list[str] = []
+    for family, names in families().items():
+        lines += ["```{toctree}", f":caption: {family}", ":hidden:"]
+        lines += [f"methods/{name}" for name in names]
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+def full_name(name: str) -> str:
+    """What a method is called in its description, before the colon, and its name in a config."""
+    first_line = (ALGORITHM.parts[name].__doc__ or "").partition("\n")[0]
+    return f"{first_line.partition(':')[0]} (`{name}`)"
+
+
 def lines_of(name: str, folder: Path, statements: Sequence[str]) -> Iterator[str]:
     """The page of the method called `name`, whose picture is drawn into `folder`."""
     schema = schema_of(ALGORITHM.parts[name])
-    yield from (f"# {name}", "", *description(ALGORITHM.parts[name]), "", "## Keys", "")
+    yield from (f"# {full_name(name)}", "", *description(ALGORITHM.parts[name]), "", "## Keys", "")
     yield from table("algorithm", schema["properties"], schema) or ("None of its own.",)
     config = config_of(name)
     with TemporaryDirectory() as out:

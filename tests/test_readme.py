@@ -28,6 +28,12 @@ def test_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     Reader(tmp_path, monkeypatch, capsys).follow(README)
 
 
+def test_first_page_of_the_site_prints_a_staleness_near_theory(capsys):
+    (code,) = (block.text for block in blocks(ROOT / "docs/index.md") if block.language == "python")
+    exec(code, {})
+    assert float(capsys.readouterr().out) == pytest.approx(7, abs=0.1)
+
+
 @pytest.mark.slow
 def test_first_command_draws_the_picture(tmp_path):
     """Another processor may round one test sample of 297 elsewhere, which moves a few pixels."""
