@@ -27,14 +27,36 @@ GUIDE, METHODS, ARCHITECTURE = (
     ROOT / "docs/methods.md",
     ROOT / "ARCHITECTURE.md",
 )
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
+GUIDE_PAGES = [
+    GUIDE,
+    *(
+        GUIDE.parent / link
+        for link in re.findall(r"^- .*\]\((guide/\w+\.md)\)", GUIDE.read_text(), re.M)
+    ),
+]
+"""In the order of the guide's list, in which they are read."""
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/guide").glob("*.md")),
+    *sorted(ROOT.glob("*.md")),
+]
 RENDERED = {"statements.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
+
+
+def guide_blocks():
+    """The blocks of code of all pages of the guide."""
+    return [block for page in GUIDE_PAGES for block in blocks(page)]
+
+
+def test_list_of_the_guide_has_all_of_its_pages():
+    assert sorted(GUIDE_PAGES) == sorted([GUIDE, *(ROOT / "docs/guide").glob("*.md")])
 
 
 @pytest.mark.slow
 def test_guide_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     reader = Reader(tmp_path, monkeypatch, capsys)
-    reader.follow(GUIDE)
+    for page in GUIDE_PAGES:
+        reader.follow(page)
     assert (tmp_path / "shares.png").stat().st_size > 0
     from shares import shares  # type: ignore[import-not-found]  # the guide's
 
@@ -49,10 +71,10 @@ def test_guide_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
 def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path, monkeypatch):
     """The subprocess cannot import laggard."""
     monkeypatch.chdir(tmp_path)
-    (study,) = (block for block in blocks(GUIDE) if block.file == "study.yaml")
+    (study,) = (block for block in guide_blocks() if block.file == "study.yaml")
     Path("study.yaml").write_text(study.body, encoding="utf-8")
     sweep(load("study.yaml", "stop.epochs=1"), jobs=1)
-    (block,) = (block for block in blocks(GUIDE) if "read_parquet" in block.body)
+    (block,) = (block for block in guide_blocks() if "read_parquet" in block.body)
     code = f"import sys; sys.modules['laggard'] = None\n{block.body}\nprint(applied['staleness'].mean())"
     environment = {**os.environ, "MPLBACKEND": "agg"}
     done = subprocess.run(
@@ -79,7 +101,7 @@ def test_job_of_the_guide_resumes_after_sigterm(tmp_path):
         tmp_path / "programs",
     )
     config.write_text(CONFIG % (3000, 2), encoding="utf-8")
-    (script,) = (block for block in blocks(GUIDE) if block.file == "study.sbatch")
+    (script,) = (block for block in guide_blocks() if block.file == "study.sbatch")
     programs.mkdir()
     often = programs / "laggard"  # a snapshot as often as may be
     often.write_text(
@@ -117,7 +139,7 @@ def test_job_of_the_guide_resumes_after_sigterm(tmp_path):
 
 
 def test_guide_shows_plugins():
-    saved = {block.file: block.body for block in blocks(GUIDE) if block.file}
+    saved = {block.file: block.body for block in guide_blocks() if block.file}
     assert {"study.yaml", "top_k.py", "shares.py", "moons.py"} <= set(saved)
     assert "gradient.map(" in saved["top_k.py"]
 

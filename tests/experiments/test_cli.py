@@ -97,7 +97,7 @@ COMMANDS = {
     "real calibrate": f"CONFIG key=value --workers --message-bytes {REAL}",
     "real compare": f"CONFIG --calibration {REAL}",
 }
-"""All commands and arguments: an addition needs a reason (docs/guide.md)."""
+"""All commands and arguments: an addition needs a reason (docs/guide/results.md)."""
 
 
 def commands_of(parser, prefix=""):
