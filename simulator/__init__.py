@@ -11,6 +11,7 @@ from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.engine.stopping import Evaluate, Stop
 from laggard.simulator.errors import Deadlock, InvalidSettingError
+from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Task, Timing
@@ -24,6 +25,7 @@ __all__ = [
     "SERVER",
     "Algorithm",
     "Cluster",
+    "Compress",
     "Deadlock",
     "Evaluate",
     "Gradient",

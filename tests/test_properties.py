@@ -42,6 +42,7 @@ from laggard.simulator import (
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.errors import limits_of
+from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
@@ -257,8 +258,22 @@ def method(draw, name, workers):
     return kind(*rule, **values)
 
 
+PARTS = {
+    "compress": (
+        Compress("top_k", keep=0.3),
+        Compress("random_k", keep=0.5, codec_seconds=0.3),
+        Compress("sign", feedback="ef21"),
+        Compress("qsgd", levels=3, feedback="none"),
+        None,
+    ),
+}
+"""Settings that are dataclasses."""
+
+
 def choice(key, hint, choices, limits, workers):
     """The values of a setting."""
+    if key in PARTS:
+        return one_of(*PARTS[key])
     if choices:
         return one_of(*choices)
     if hint is bool:

@@ -14,6 +14,7 @@ from laggard.models import task as supervised
 from laggard.models.data import Dataset
 from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from laggard.simulator.learning.rules.rule import Rule as AnyRule
 from laggard.simulator.recording.metrics import FOLD, FOLD_ON_GPU, Learning
@@ -127,6 +128,20 @@ def test_no_compensation_waits(afar, compensation):
     given = {"workers": 4} if compensation == "one_over_n" else {}
     rule = Rule(lr=RATES, compensation=COMPENSATIONS[compensation](**given))
     watched(lambda _: ALGORITHMS["async_ps"](rule), afar(), ensemble=MEMBERS)
+
+
+@pytest.mark.parametrize(
+    "compress",
+    [
+        Compress("top_k", keep=0.3),
+        Compress("random_k", keep=0.3, feedback="ef21"),
+        Compress("sign"),
+        Compress("qsgd", levels=3, feedback="none"),
+    ],
+)
+def test_no_compressor_waits(afar, compress):
+    rule = Rule(lr=RATES)
+    watched(lambda _: ALGORITHMS["k_sync"](rule, compress=compress), afar(), ensemble=MEMBERS)
 
 
 def test_ensemble_of_every_number_never_waits(afar):

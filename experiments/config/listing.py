@@ -60,12 +60,14 @@ MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "halving": [HALVING],
     "network": list(cluster.NETWORK.parts.values()),
     "learning": list(parts.LEARNING.parts.values()),
+    "compress": [parts.CompressPart],
     "task": [part for part in task.TASK.parts.values() if issubclass(part, task.SupervisedPart)],
 }
 """Mapping of a config -> the parts that may fill it; it is listed with their common keys."""
 PATHS = {
     "config": "KEY",
     "network": "cluster.network.KEY",
+    "compress": "algorithm.compress.KEY",
     "search": "sweep.search.KEY",
     "halving": "sweep.search.halving.KEY",
 }

@@ -337,3 +337,4 @@ EvaluatePart: Any = part(
     target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None),
 )
 RecordPart: Any = part(simulator.Record)
+CompressPart: Any = part(simulator.Compress)

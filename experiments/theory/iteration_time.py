@@ -126,7 +126,7 @@ def seconds_theory(result: Result) -> float | None:
 
     None where none of them holds: other distributions or settings, slowdowns that change, unequal
     cards, private wires, a network that changes, a server whose work takes time, gradients in
-    buckets on a network that takes time.
+    buckets on a network that takes time, compressed messages.
 
     Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv
     1604.00981 (backups).
@@ -136,6 +136,8 @@ def seconds_theory(result: Result) -> float | None:
         return None
     algorithm, cluster = built
     network = cluster.network
+    if getattr(algorithm, "compress", None) is not None:
+        return None
     if not is_steady(cluster) or not _has_equal_cards(network):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:

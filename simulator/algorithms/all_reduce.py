@@ -6,12 +6,14 @@ from typing import ClassVar
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.bucketing import Bucketed
 from laggard.simulator.algorithms.collectives.reducing import Reducing
+from laggard.simulator.algorithms.collectives.schedule import ALL
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.promises import concatenate
 
 
 @dataclass(frozen=True)
-class AllReduce(Reducing, Bucketed):
+class AllReduce(Compressing, Reducing, Bucketed):
     """All-reduce SGD: the nodes sum their gradients by a collective, and each makes the update.
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
@@ -65,11 +67,18 @@ class AllReduce(Reducing, Bucketed):
 
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""
-        reduce = self.collective_of(node.group_size).reduce
+        collective = self.collective_of(node.group_size)
+        encoder = self.encoder(node)
+        if encoder is not None:
+            collective = collective.of_bucket(ALL, encoder.size)
+        reduce = collective.reduce
         state = node.state or self.rule.init(node.weights)
         while True:
-            gradient = yield node.compute(node.weights)
-            total = yield from reduce(node, gradient, node.weights.shape[1], node.version)
+            gradient = message = yield node.compute(node.weights)
+            if encoder is not None:
+                yield node.work(encoder.seconds)
+                message = encoder.encode_gradient(gradient)
+            total = yield from reduce(node, message, node.weights.shape[1], node.version)
             state = self.step(node, gradient, total, state)
 
     def in_buckets(self, node: Node) -> Role:

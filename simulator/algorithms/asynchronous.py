@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar, Literal
 
-from laggard.simulator.algorithms.base import Role, read_compute_push
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import (
+    Compressing,
+    push_compressed,
+    read_compute_push,
+)
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
@@ -15,7 +20,7 @@ from laggard.simulator.learning.weights import total
 
 
 @dataclass(frozen=True)
-class AsyncPS(Sharded):
+class AsyncPS(Compressing, Sharded):
     """Asynchronous SGD: the server applies each gradient on arrival and returns the new weights.
 
     w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
@@ -36,6 +41,9 @@ class AsyncPS(Sharded):
     accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
+        if encoder is not None:
+            return push_compressed(node, encoder)
         if self.shards == 1:
             return read_compute_push(node)
         return self.with_shards(node)

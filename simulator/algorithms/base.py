@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -155,25 +154,6 @@ class Algorithm(Settings):
                 expected = f"a number below the {servers} of {name}'s servers, counted from 0"
                 key = f"server_crashes.{index}.shard"
                 raise InvalidSettingError("Cluster", key, expected, crash.shard)
-
-
-@dataclass(frozen=True)
-class ReadComputePush(Algorithm):
-    """A method whose worker reads, computes, pushes, and reads again when the server answers."""
-
-    rule: Rule
-
-    def worker(self, node: Node) -> Role:
-        return read_compute_push(node)
-
-
-def read_compute_push(node: Node) -> Role:
-    """The worker of one asynchronous server."""
-    node.send(SERVER, None, size=0)  # announces the worker
-    while True:
-        _, weights = yield node.receive()
-        gradient = yield node.compute(weights)
-        node.send(SERVER, gradient)
 
 
 def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) -> int:

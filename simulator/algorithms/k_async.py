@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from laggard.simulator.algorithms.base import ReadComputePush, Role, count_awaited
+from laggard.simulator.algorithms.base import Role, count_awaited
+from laggard.simulator.algorithms.compressing import ReadComputePush
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
@@ -28,6 +29,7 @@ class KAsync(ReadComputePush):
     wait_for: PositiveInt = 1
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
         count_awaited(self, self.wait_for, cluster.workers)
 
     def server(self, node: Node) -> Role:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
-from laggard.simulator.algorithms.collectives.schedule import known
+from laggard.simulator.algorithms.collectives.schedule import ALL
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import (
     OuterOptimizer,
     restart_optimizer,
@@ -13,6 +14,7 @@ from laggard.simulator.algorithms.local_steps import (
 )
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
+from laggard.simulator.learning.promises import known
 from laggard.simulator.learning.rules import Rule, RuleState
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LocalAllReduce(Reducing):
+class LocalAllReduce(Compressing, Reducing):
     """Local SGD by all-reduce: the nodes average their models by a collective after H local steps.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i at every node, where node i
@@ -53,7 +55,11 @@ class LocalAllReduce(Reducing):
         return False  # the rule is the nodes' own, who have whole models
 
     def worker(self, node: Node) -> Role:
-        reduce = self.collective_of(node.group_size).reduce
+        collective = self.collective_of(node.group_size)
+        encoder = self.encoder(node)
+        if encoder is not None:
+            collective = collective.of_bucket(ALL, encoder.size)
+        reduce = collective.reduce
         params = node.weights.shape[1]
         inner, outer = node.state or (
             self.rule.init(node.weights, replicas=node.workers),
@@ -69,6 +75,10 @@ class LocalAllReduce(Reducing):
             model, inner, gradients = yield from take_local_steps(
                 node, self.rule, read, inner, self.local_steps
             )
+            if encoder is not None:
+                yield node.work(encoder.seconds)
+                # The shares of nodes add up to 1: their models have the mean change from `read`.
+                model = read + encoder.encode_change(model - read, gradients[-1])
             total = yield from reduce(node, known(share * model), params, node.version)
             weights, outer = self.next_weights(read, total.value, outer)
             node.apply(weights, gradients, (inner, outer))

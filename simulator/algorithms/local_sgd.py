@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role, count_awaited
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import (
     OuterOptimizer,
     restart_optimizer,
@@ -13,7 +14,7 @@ from laggard.simulator.algorithms.local_steps import (
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import NumberOrShare, PositiveInt
+from laggard.simulator.errors import InvalidSettingError, NumberOrShare, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule, RuleState
 from laggard.simulator.learning.weights import mean, mean_by_samples
@@ -28,7 +29,7 @@ number of samples that it learns from.
 
 
 @dataclass(frozen=True)
-class LocalSGD(Sharded):
+class LocalSGD(Compressing, Sharded):
     """Local SGD: a server averages the models of workers after H local steps each.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the first N workers,
@@ -66,12 +67,16 @@ class LocalSGD(Sharded):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         count_awaited(self, self.wait_for, cluster.workers)
+        if self.compress is not None and self.average != "updates":
+            expected = "updates beside compress, which leaves out small changes, not small weights"
+            raise InvalidSettingError(type(self).__name__, "average", expected, self.average)
 
     def worker(self, node: Node) -> Role:
         servers, state = (
             Shards(node, self.shards),
             self.rule.init(node.weights, replicas=node.workers),
         )
+        encoder = self.encoder(node)
         servers.announce()
         while True:
             read = yield from servers.read()
@@ -81,7 +86,11 @@ class LocalSGD(Sharded):
                 node, self.rule, read, state, self.local_steps
             )
             result = model - read if self.average == "updates" else model
-            servers.push((gradients, result, node.samples))
+            size = 1.0
+            if encoder is not None:
+                yield node.work(encoder.seconds)
+                result, size = encoder.encode_change(result, gradients[-1]), encoder.size
+            servers.push((gradients, result, node.samples), size=size)
 
     def server(self, node: Node) -> Role:
         state, gathered = self.outer().init(node.weights), dict[int, Contribution]()

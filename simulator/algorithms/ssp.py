@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from laggard.simulator.algorithms.base import ReadComputePush, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import ReadComputePush
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NonNegativeInt
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
+from laggard.simulator.algorithms.compressing import Compressing, push_compressed
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -15,7 +16,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Synchronous(Sharded):
+class Synchronous(Compressing, Sharded):
     """The server of the family: a mean over the first workers at the present version.
 
     w <- w - lr (1/K) sum of the first K gradients
@@ -104,8 +105,14 @@ class SyncPS(Synchronous, Bucketed):
             why = "others may have new weights of buckets of a lost gradient"
             expected, name = f"null where workers crash, or servers: {why}", type(self).__name__
             raise InvalidSettingError(name, "bucket_bytes", expected, self.bucket_bytes)
+        if self.compress is not None and self.accumulate > 1:
+            expected = "1 beside compress"
+            raise InvalidSettingError(type(self).__name__, "accumulate", expected, self.accumulate)
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
+        if encoder is not None:
+            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
         if self.bucket_bytes is not None:
             return self.in_buckets(node)
         if self.shards == 1:
@@ -220,6 +227,12 @@ class KSync(Synchronous):
         count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
+        if encoder is not None:
+            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
+        return self.with_all_numbers(node)
+
+    def with_all_numbers(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
         servers.announce()
         while True:

@@ -1,13 +1,35 @@
-"""Compressors: pure functions that keep k of d numbers of each member, and set the others to 0.
+"""Compressors, pure functions of values `(ensemble, params)`, and what a node sends by them.
 
-A compressor C of gossip needs |v - C(v)|^2 <= (1 - k/d) |v|^2, in the mean if it is random.
+No size depends on a value, since one timeline serves all members of an ensemble: there are no
+thresholds and no entropy coding.
 """
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from operator import add, sub
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegative,
+    NonNegativeInt,
+    PositiveInt,
+    Range,
+    Settings,
+)
+from laggard.simulator.learning.gradients import DROPPED, GradientPromise
+from laggard.simulator.learning.promises import Derived, Promise, evaluate, known
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+PositiveShare = Annotated[float, Range(above=0, most=1)]
+BITS_PER_NUMBER = 32
+"""Of a number that is sent whole, and of an index."""
+SHARE_ROUNDING = 1e-9
+"""By which a share of the parameters may lie above a whole number."""
 
 
 def top_k(values: "Tensor", k: int) -> "Tensor":
@@ -38,4 +60,229 @@ def keep_indices(values: "Tensor", indices: Sequence[int]) -> "Tensor":
 
     mask = torch.zeros(values.shape[1], dtype=torch.bool)
     mask[list(indices)] = True
-    return values.where(mask.to(values.device), 0.0)
+    return values.where(move_beside(values, mask), 0.0)
+
+
+def move_beside(values: "Tensor", other: "Tensor") -> "Tensor":
+    """`other` on the device of `values`; the program does not wait for a copy to a GPU."""
+    if values.is_cuda:
+        other = other.pin_memory()
+    return other.to(values.device, non_blocking=True)
+
+
+def count_kept(share: float, params: int) -> int:
+    """The number k of numbers that a share of `params` is, rounded up."""
+    return max(1, math.ceil(share * params - SHARE_ROUNDING))
+
+
+def size_of_kept(share: float, params: int, has_indices: bool) -> float:
+    """The size in models of k numbers, with their indices or without; 1 at most.
+
+    Args:
+        share: k / params before k is rounded up; it is the size where nothing is learnt.
+    """
+    if params:
+        share = count_kept(share, params) / params
+    if has_indices:
+        share = 2 * share
+    return min(1.0, share)
+
+
+def scaled_signs(values: "Tensor") -> "Tensor":
+    """The signs of `values` `(ensemble, params)` times the mean magnitude of each member's numbers.
+
+    C(v) = (|v|_1 / d) sign(v), the sign of 0 being 1. |v - C(v)|^2 = |v|^2 - |v|_1^2 / d.
+
+    Example:
+        >>> import torch
+        >>> scaled_signs(torch.tensor([[1.0, -3.0, 0.0, 2.0]]))
+        tensor([[ 1.5000, -1.5000,  1.5000,  1.5000]])
+    """
+    size = values.abs().mean(dim=1, keepdim=True)
+    return size.where(values >= 0, -size)
+
+
+def quantize(values: "Tensor", levels: int, uniform: "Tensor") -> "Tensor":
+    """Round the numbers of `values` `(ensemble, params)` at random to s levels of their norm.
+
+    C(v)_i = |v| sign(v_i) xi_i / s with xi_i the integer below s |v_i| / |v|, or with the
+    probability of the fractional part p_i the one above. E C(v) = v, and
+    E |C(v) - v|^2 = (|v| / s)^2 sum_i p_i (1 - p_i) <= min(d / s^2, sqrt(d) / s) |v|^2.
+
+    Args:
+        levels: s.
+        uniform: `(params,)`, random numbers from 0 to 1, the same for all members.
+    """
+    import torch
+
+    norm = values.norm(dim=1, keepdim=True)
+    # where all numbers are 0, the result is 0 for any divisor
+    places = values.abs() * levels / norm.clamp(min=torch.finfo(values.dtype).tiny)
+    below = places.floor()
+    xi = below + (uniform < places - below)
+    rounded: Tensor = values.sign() * xi * norm / levels
+    return rounded
+
+
+@dataclass(frozen=True)
+class Compress(Settings):
+    """How a node compresses the values that it sends: C, and what becomes of the rest.
+
+    With `feedback: ef`, error feedback, a node adds what it has not sent to its next value v, from
+    e = 0 on:
+
+        p = v + e,    it sends C(p),    e <- p - C(p)
+
+    So all that it has sent, plus e, is the sum of its values. Under plain SGD at a constant rate
+    lr, P workers in step and e_i their memories, w - lr mean_i e_i moves as w does without
+    compression, with the same gradients. A message that is dropped goes back into e. With `ef21` a
+    node sends how its value differs from an estimate h, which it and its receivers have, from h = 0
+    on, and which they use for the value:
+
+        h <- h + C(v - h)
+
+    Where values stand still, h tends to them, so that workers with optima of their own reach the
+    minimum of their mean loss, where `ef` at a constant rate stays near it. Both need a C of
+    |v - C(v)|^2 <= (1 - delta) |v|^2 for a delta > 0, of the whole vector. With `none` the rest is
+    lost. A memory is a node's own, and begins anew when its role does, after a crash.
+
+    name      C                                       delta  size in models, for d numbers
+    top_k     the k of greatest magnitude             k / d  2 k / d, with indices of 32 bits
+    random_k  k at indices that all nodes draw alike  k / d  k / d
+    sign      (|v|_1 / d) sign(v)                     1 / d  1 / 32 + 1 / d
+    qsgd      rounded to s levels of |v|, unbiased    -      (1 + ceil(log2(s + 1))) / 32 + 1 / d
+
+    The size is 1 at most. Draws depend on `coin`, the rank and the number of the message alone.
+
+    Source: Stich, Cordonnier, Jaggi (2018), arXiv 1809.07599 (top_k, random_k); Karimireddy et al.
+    (2019), arXiv 1901.09847, algorithms 1 and 2 (sign, ef; there with lr v for v); Alistarh et al.
+    (2017), arXiv 1610.02132, section 3.1 (qsgd); Richtarik, Sokolov, Fatkhullin (2021), arXiv
+    2106.05203 (ef21).
+
+    Attributes:
+        name: of the compressor C.
+        keep: k / d of top_k and random_k; k is rounded up.
+        levels: s of qsgd.
+        feedback: what becomes of the rest; qsgd needs none, since it is unbiased, and may leave
+            more than it was given.
+        codec_seconds: the time (s) in which a node codes a message and decodes those that it gets.
+        coin: the seed of random draws, which no other seed changes.
+    """
+
+    name: Literal["top_k", "random_k", "sign", "qsgd"]
+    keep: PositiveShare | None = None
+    levels: PositiveInt | None = None
+    feedback: Literal["ef", "ef21", "none"] = "ef"
+    codec_seconds: NonNegative = 0.0
+    coin: NonNegativeInt = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, names in (("keep", ("top_k", "random_k")), ("levels", ("qsgd",))):
+            value = getattr(self, key)
+            if (value is None) == (self.name in names):
+                expected = f"a number for {' and '.join(names)}, and null for others"
+                raise InvalidSettingError("Compress", key, expected, value)
+        if self.name == "qsgd" and self.feedback != "none":
+            expected = "none for qsgd: what it leaves may be longer than what it was given"
+            raise InvalidSettingError("Compress", "feedback", expected, self.feedback)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the sum of messages has the size of one."""
+        return self.name == "random_k"
+
+    def size(self, params: int) -> float:
+        """The size of a message in models; without the number d where nothing is learnt."""
+        if self.keep is not None:
+            return size_of_kept(self.keep, params, has_indices=self.name == "top_k")
+        bits = 1
+        if self.levels is not None:
+            bits += math.ceil(math.log2(self.levels + 1))
+        scale = 1 / params if params else 0.0
+        return min(1.0, bits / BITS_PER_NUMBER + scale)
+
+    def apply(self, values: "Tensor", rank: int, call: int) -> "Tensor":
+        """C(values) `(ensemble, params)` in the message number `call` of node `rank`."""
+        import numpy as np
+        import torch
+
+        params = values.shape[1]
+        if self.keep is not None:
+            kept = count_kept(self.keep, params)
+            if kept >= params:
+                return values
+            if self.name == "top_k":
+                return top_k(values, kept)
+            alike = np.random.default_rng((self.coin, call))
+            return keep_indices(values, alike.choice(params, kept, replace=False).tolist())
+        if self.levels is not None:
+            uniform = np.random.default_rng((self.coin, call, rank)).random(params)
+            draws = torch.from_numpy(uniform).to(values.dtype)
+            return quantize(values, self.levels, move_beside(values, draws))
+        return scaled_signs(values)
+
+
+class Encoder:
+    """A node's side of compression: what it sends of its values, and what it remembers of them.
+
+    Attributes:
+        size: of a message, in models.
+        seconds: the time that coding a message and decoding others takes.
+    """
+
+    def __init__(self, compress: Compress, rank: int, params: int) -> None:
+        self._compress, self._rank, self._learns = compress, rank, params > 0
+        self.size, self.seconds = compress.size(params), compress.codec_seconds
+        self._calls = 0
+        self._memory: Promise | None = None  # e, or h of ef21; None is 0
+        self._whole: Promise | None = None  # p of the last message
+        self._last: GradientPromise | None = None
+
+    def encode(self, value: Promise, gradient: GradientPromise) -> Promise:
+        """What the receivers take for `value` once they have the message.
+
+        Args:
+            gradient: one of those of which `value` is made; if it is dropped, so was the message.
+        """
+        if not self._learns:
+            return value
+        self._calls += 1
+        compress = partial(self._compress.apply, rank=self._rank, call=self._calls)
+        if self._compress.feedback == "none":
+            return Derived((value,), compress)
+        self._take_back()
+        self._last = gradient
+        if self._compress.feedback == "ef21":
+            self._memory = self._next_estimate(value, compress)
+            return self._memory
+        whole = value
+        if self._memory is not None:
+            whole = Derived((value, self._memory), add)
+        message = Derived((whole,), compress)
+        self._memory, self._whole = Derived((whole, message), sub), whole
+        return message
+
+    def encode_gradient(self, gradient: GradientPromise) -> GradientPromise:
+        """The gradient with the value that the receivers take for its own."""
+        return gradient.map(lambda _, value: value, self.encode(gradient, gradient))
+
+    def encode_change(self, change: "Tensor", gradient: GradientPromise) -> "Tensor":
+        """What the receivers take for a change of a model `(ensemble, params)`, computed now."""
+        return self.encode(known(change), gradient).value
+
+    def _take_back(self) -> None:
+        """Take what was sent last back into the memory, if it was dropped."""
+        if self._last is None or self._last.status != DROPPED:
+            return
+        if self._whole is not None:
+            self._memory = self._whole
+        # Computed now: a memory that waits refers to the weights of all gradients dropped in a row.
+        evaluate([promise for promise in [self._memory] if promise is not None])
+
+    def _next_estimate(self, value: Promise, compress: "partial[Tensor]") -> Promise:
+        if self._memory is None:
+            return Derived((value,), compress)
+        difference = Derived((value, self._memory), sub)
+        message = Derived((difference,), compress)
+        return Derived((self._memory, message), add)

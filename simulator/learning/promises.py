@@ -71,6 +71,13 @@ class Later(Derived):
         self.sources = (promise,)
 
 
+def known(value: "Tensor") -> Promise:
+    """A promise with a value."""
+    promise = Promise()
+    promise._value = value
+    return promise
+
+
 def concatenate(promises: Sequence[Promise]) -> Promise:
     """The columns of all `promises`, side by side."""
     if len(promises) == 1:

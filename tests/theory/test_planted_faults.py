@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults import fresh_caches
 from tests.theory.faults_of_clients import CLIENTS
+from tests.theory.faults_of_compression import COMPRESSION
 from tests.theory.faults_of_engine import ENGINE
 from tests.theory.faults_of_gossip import GOSSIP
 from tests.theory.faults_of_nodes import NODES
@@ -25,6 +26,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     **RULES,
     **SERVERS,
     **CLIENTS,
+    **COMPRESSION,
     **NODES,
     **GOSSIP,
     **PIPELINES,

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
+from laggard.simulator.learning.promises import (
+    Derived,
+    Promise,
+    concatenate,
+    evaluate,
+    known,
+    total,
+)
 from laggard.simulator.network.hops import Exchange
 from laggard.simulator.timing.events import Event, Verb
 
@@ -221,10 +228,3 @@ def scale_phases(
 ) -> Sequence[Phase]:
     """The steps of `phases` with messages of `size` times their size; made once for all nodes."""
     return [[replace(step, size=size * step.size) for step in phase] for phase in phases(workers)]
-
-
-def known(value: "Tensor") -> Promise:
-    """A promise with a value."""
-    promise = Promise()
-    promise._value = value
-    return promise

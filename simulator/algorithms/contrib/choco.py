@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import count
-from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,14 +10,17 @@ from laggard.simulator.algorithms.averaging import Averaging, combine, neighbour
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import NonNegativeInt, Range
-from laggard.simulator.learning.compression import keep_indices, top_k
-from laggard.simulator.network.mixing import ROUNDING
+from laggard.simulator.errors import NonNegativeInt
+from laggard.simulator.learning.compression import (
+    PositiveShare,
+    count_kept,
+    keep_indices,
+    size_of_kept,
+    top_k,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PositiveShare = Annotated[float, Range(above=0, most=1)]
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,13 @@ class CHOCO(Averaging):
     def compress(self, values: "Tensor", coin: np.random.Generator) -> "Tensor":
         """C(values) `(ensemble, params)`."""
         params = values.shape[1]
-        kept = self.numbers_kept(params)
+        kept = count_kept(self.keep, params)
         if kept >= params:
             return values
         if self.compressor == "top_k":
             return top_k(values, kept)
         return keep_indices(values, coin.choice(params, kept, replace=False).tolist())
 
-    def numbers_kept(self, params: int) -> int:
-        """The number k of the numbers that are kept."""
-        return max(1, ceil(self.keep * params - ROUNDING))
-
     def size(self, params: int) -> float:
         """The size of a message in models; by `keep` where nothing is learnt."""
-        share = self.numbers_kept(params) / params if params else self.keep
-        numbers = 2 * share if self.compressor == "top_k" else share
-        return min(1.0, numbers)
+        return size_of_kept(self.keep, params, has_indices=self.compressor == "top_k")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
-from laggard.simulator.algorithms.collectives.schedule import known
 from laggard.simulator.algorithms.local_steps import OuterOptimizer
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -18,6 +17,7 @@ from laggard.simulator.errors import (
     Range,
 )
 from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import known
 from laggard.simulator.learning.weights import with_columns
 
 DUE, MERGED = "due", "merged"

@@ -31,6 +31,7 @@ from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine import snapshots
 from laggard.simulator.engine.node import Node
 from laggard.simulator.engine.snapshots import Snapshot, SnapshotError, Snapshots
+from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, GapAware
 from laggard.simulator.network.topology import SERVER
@@ -194,6 +195,12 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
     "gradients in the background": (AsyncPS(Rule()), "in the background", {"ensemble": 2}),
     "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
+    "compressed": (AsyncPS(Rule(), compress=Compress("top_k", keep=0.4)), "quadratic", {}),
+    "rounded": (
+        SyncPS(Rule(), compress=Compress("qsgd", levels=4, feedback="none")),
+        "quadratic",
+        {"ensemble": 2},
+    ),
     "at once": (AsyncPS(Rule()), "mlp", {"defer": False}),
     "caught errors": (AsyncPS(Rule()), "catching", {"defer": False}),
     "little memory": (ALGORITHMS["soft_sync"](Rule(), gradients=3), "mlp", {"memory": 1.0}),

@@ -1,0 +1,111 @@
+"""Faults of compressed messages: sizes, memories, draws."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from laggard.simulator.learning import compression
+from laggard.simulator.learning.compression import Compress, Encoder
+from tests.faults import Replaced
+from tests.theory import test_compression
+
+
+def forgetful(right: Any) -> Any:
+    """A node that forgets what it has not sent."""
+
+    def encode(self: Any, value: Any, gradient: Any) -> Any:
+        self._memory = None
+        return right(self, value, gradient)
+
+    return encode
+
+
+def at_once(right: Any) -> Any:
+    """A change that is coded before the memory is added, as if it were the first."""
+
+    def encode_change(self: Any, change: Any, gradient: Any) -> Any:
+        self._memory = None
+        return right(self, change, gradient)
+
+    return encode_change
+
+
+def rank_in_coin(right: Any) -> Any:
+    def apply(self: Any, values: Any, rank: int, call: int) -> Any:
+        return right(self, values, rank, 10 * call + rank)
+
+    return apply
+
+
+def no_seconds(right: Any) -> Any:
+    def init(self: Any, *given: Any) -> None:
+        right(self, *given)
+        self.seconds = 0.0
+
+    return init
+
+
+memory = test_compression.test_what_is_applied_and_remembered_is_all_there_was
+COMPRESSION: dict[str, tuple[Any, ...]] = {
+    "what is kept is scaled": (
+        Replaced(
+            Compress, "apply", lambda right: lambda *given, **named: 1.01 * right(*given, **named)
+        ),
+        partial(test_compression.test_all_numbers_are_no_compression, "sync_ps"),
+    ),
+    "indices cost nothing": (
+        Replaced(
+            compression,
+            "size_of_kept",
+            lambda right: lambda share, params, has_indices: right(share, params, False),
+        ),
+        partial(test_compression.test_message_has_size_of_formula, "top_k, 2 of 5"),
+    ),
+    "a norm costs nothing": (
+        Replaced(Compress, "size", lambda right: lambda self, params: right(self, 0)),
+        partial(test_compression.test_message_has_size_of_formula, "sign"),
+    ),
+    "coding takes no time": (
+        Replaced(Encoder, "__init__", no_seconds),
+        test_compression.test_step_takes_coding_and_bytes_of_messages,
+    ),
+    "what is not sent is lost": (
+        Replaced(Encoder, "encode", forgetful),
+        partial(memory, "sync_ps", "top_k"),
+    ),
+    "what is dropped is lost": (
+        Replaced(Encoder, "_take_back", lambda right: lambda self: None),
+        partial(memory, "k_sync", "sign"),
+    ),
+    "the rest of a change is lost": (
+        Replaced(Encoder, "encode_change", at_once),
+        test_compression.test_change_of_local_steps_is_remembered,
+    ),
+    "an estimate begins anew with every message": (
+        Replaced(
+            Encoder,
+            "_next_estimate",
+            lambda right: lambda self, value, compress: compression.Derived((value,), compress),
+        ),
+        partial(test_compression.test_ef21_reaches_minimum_of_mean_loss, "sync_ps"),
+    ),
+    "numbers are rounded to the nearest level": (
+        Replaced(
+            compression,
+            "quantize",
+            lambda right: (
+                lambda values, levels, uniform: right(values, levels, torch.full_like(uniform, 0.5))
+            ),
+        ),
+        test_compression.test_random_rounding_is_unbiased,
+    ),
+    "nodes draw indices of their own": (
+        Replaced(Compress, "apply", rank_in_coin),
+        test_compression.test_nodes_draw_the_same_indices,
+    ),
+    "signs have the size of the norm": (
+        Replaced(compression, "scaled_signs", lambda right: lambda values: 1.1 * right(values)),
+        test_compression.test_compressors_are_contractions,
+    ),
+}
