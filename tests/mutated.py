@@ -85,7 +85,7 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
     )
     return {
         "cluster": {
-            "workers": 1 if name == "delayed" else rng.choice([1, 2, 3, 4]),
+            "workers": 1 if name.startswith("delayed") else rng.choice([1, 2, 3, 4]),
             "compute": rng.choice(LAWS),
             **{
                 f"{key}_seconds": rng.choice(COSTS)

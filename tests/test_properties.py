@@ -54,7 +54,7 @@ from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Recorded, 
 from tests.models.images import images
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
-ONE = {"delayed"}  # a single process
+ONE = {"delayed", "delayed_stages"}  # a single process
 NEVER_STALL = {
     "async_ps",
     "soft_sync",
@@ -266,8 +266,9 @@ PARTS = {
         Compress("qsgd", levels=3, feedback="none"),
         None,
     ),
+    "delays": ((0,), (3, 0), (1, 1)),
 }
-"""Settings that are dataclasses."""
+"""Settings that are dataclasses or sequences."""
 
 
 def choice(key, hint, choices, limits, workers):

@@ -232,7 +232,7 @@ OF_SEVERAL = {"async_pipelines": {"name": "async_pipelines", "replicas": 2}}
 def outcome(method, changes):
     """What a method leaves behind; None where the config is refused."""
     document = {**BASE, "algorithm": OF_SEVERAL.get(method, method)}
-    document["cluster"] = {**BASE["cluster"], "workers": 1 if method == "delayed" else 4}
+    document["cluster"] = {**BASE["cluster"], "workers": 1 if method.startswith("delayed") else 4}
     for key, value in changes.items():
         document[key] = {**document.get(key, {}), **value}
         if "network" in value:

@@ -66,6 +66,7 @@ def staleness_theory(config: Any) -> Theory | None:
       of the current weights.
     - `delayed`: D for every gradient. A random delay has mean D: as many gradients leave the queue
       as enter.
+    - `delayed_stages`: D_s on stage s; on average, since all stages have a row a step, their mean.
     - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces;
       2BW sees 1.
     - Asynchronous server, any distribution of times and any network: on average the P - 1 others'
@@ -127,6 +128,12 @@ def _delayed(algorithm: simulator.Delayed, cluster: Cluster) -> Theory | None:
     if algorithm.law == "constant":
         return constant(algorithm.delay)
     return Theory("mean", algorithm.delay)
+
+
+@STALENESS.of(simulator.DelayedStages)
+def _delayed_stages(algorithm: simulator.DelayedStages, cluster: Cluster) -> Theory:
+    delays = algorithm.delays
+    return Theory("mean", sum(delays) / len(delays))
 
 
 @STALENESS.of(simulator.PipeDream)

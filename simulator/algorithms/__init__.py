@@ -21,7 +21,7 @@ from laggard.simulator.algorithms.contrib.relay_sgd import RelaySGD
 from laggard.simulator.algorithms.contrib.ringleader import Ringleader
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.contrib.streaming_diloco import StreamingDiLoCo
-from laggard.simulator.algorithms.delayed import Delayed
+from laggard.simulator.algorithms.delayed import Delayed, DelayedStages
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
 from laggard.simulator.algorithms.k_async import KAsync, SoftSync
@@ -56,6 +56,7 @@ ALGORITHMS: dict[str, type] = {
     "ringmaster": Ringmaster,
     "ringleader": Ringleader,
     "delayed": Delayed,
+    "delayed_stages": DelayedStages,
     # local steps between averages
     "local_sgd": LocalSGD,
     "diloco": DiLoCo,
@@ -112,6 +113,7 @@ __all__ = [
     "AsyncPipelines",
     "DecoupledDiLoCo",
     "Delayed",
+    "DelayedStages",
     "DiLoCo",
     "DiLoCoAllReduce",
     "Downpour",

@@ -1,7 +1,7 @@
 """One process whose gradients are delayed by a queue: staleness without a cluster."""
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal
@@ -9,11 +9,20 @@ from typing import Literal
 from numpy.random import Generator
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.staging import stage_layers
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import Counted, InvalidSettingError, NonNegativeInt
+from laggard.simulator.errors import (
+    MOST_COUNT,
+    Counted,
+    InvalidSettingError,
+    NonNegativeInt,
+)
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.learning.weights import join_slices
+from laggard.simulator.network.topology import SERVER
 
 LAWS: dict[str, Callable[[Generator, int], int]] = {
     "constant": lambda rng, mean: mean,
@@ -92,3 +101,89 @@ class Delayed(Algorithm):
             for gradient in due.pop(step, []):
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(weights, [gradient])
+
+
+@dataclass(frozen=True)
+class DelayedStages(Algorithm):
+    """SGD with a delay for each stage of the model, as a pipeline without a flush has.
+
+    w_s <- w_s - lr g_s(w(t - D_s)) for the stages s = 1 .. S, where w(t) is the whole model at step
+    t. A stage makes no update in its first D_s steps, so that at step t it has made t - D_s. Equal
+    D_s are `delayed`, on a free network. With D_s = S - s it is `pipedream` by one process: the
+    gradient of mini-batch t is taken at weights of t - S + s updates of each stage s.
+
+    One worker computes all gradients. A server for each stage has its parameters: it applies the
+    stage's part of a gradient, of which each has a staleness of its own, and answers with the new
+    ones, both in messages of the stage's size. A step of SGD at curvature h is stable on stage s
+    for lr h < 2 sin(pi / (2 (2 D_s + 1))).
+
+    Attributes:
+        delays: D_s of each stage, from the first layers on, in steps.
+        cut: the first layer of each further stage; by default the work is divided as evenly as
+            layers allow.
+
+    Source: Narayanan et al. (2019), arXiv 1806.03377, section 3.3, for D_s = S - s.
+    """
+
+    rule: Rule
+    delays: Sequence[int] = (1, 0)
+    cut: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.delays or not all(0 <= delay <= MOST_COUNT for delay in self.delays):
+            expected = f"a number from 0 to {MOST_COUNT} for each stage"
+            raise InvalidSettingError(type(self).__name__, "delays", expected, list(self.delays))
+
+    def check(self, cluster: Cluster) -> None:
+        if cluster.workers != 1:
+            expected = "1, since one process delays its own gradients"
+            raise InvalidSettingError("Cluster", "workers", expected, cluster.workers)
+
+    def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
+        roles = dict(super().roles(workers))
+        servers = {SERVER - stage: roles[SERVER] for stage in range(len(self.delays))}
+        return servers | roles
+
+    def slices(
+        self, workers: int, params: int, layers: Sequence[Layer] = ()
+    ) -> Mapping[int, slice]:
+        stages = stage_layers(layers, len(self.delays), self.cut)
+        return {SERVER - number: stage.params for number, stage in enumerate(stages)}
+
+    def updates_in_parts(self, workers: int) -> bool:
+        return len(self.delays) > 1
+
+    def sizes(self, node: Node) -> dict[int, float]:
+        """The size in models of the stage of each server."""
+        stages = stage_layers(node.layers, len(self.delays), self.cut)
+        return {SERVER - number: stage.size for number, stage in enumerate(stages)}
+
+    def worker(self, node: Node) -> Role:
+        sizes = self.sizes(node)
+        for server in sizes:
+            node.send(server, None, size=0)  # announces the worker
+        asked = list(sizes)
+        parts = {}
+        gradients = deque[Gradient](maxlen=max(self.delays) + 1)
+        while True:
+            for _ in asked:
+                server, parts[server] = yield node.receive()
+            whole = join_slices([parts[server] for server in sizes])
+            gradients.append((yield node.compute(whole)))
+            asked = []
+            for server, delay in zip(sizes, self.delays, strict=True):
+                if delay < len(gradients):
+                    piece = gradients[-1 - delay].piece(server)
+                    node.send(server, piece, size=sizes[server])
+                    asked.append(server)
+
+    def server(self, node: Node) -> Role:
+        size, state = self.sizes(node)[node.rank], self.rule.init(node.weights)
+        while True:
+            worker, piece = yield node.receive()
+            if piece is not None:
+                yield node.work(node.apply_seconds)
+                weights, state = self.rule.update(node.weights, [piece], state)
+                node.apply(weights, [piece])
+            node.send(worker, node.weights, size=size)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from laggard.simulator.algorithms import staging
+from laggard.simulator.algorithms import delayed, staging
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
-from tests.faults import Replaced, on_spoilt
-from tests.theory import test_asynchronous_pipelines
+from tests.faults import Replaced, on_spoilt, settings
+from tests.theory import test_asynchronous_pipelines, test_pipelines
 from tests.theory.faults_of_servers import before_its_update
 
 
@@ -66,7 +66,19 @@ def waiting_for_all(right: Any) -> Any:
     return worker
 
 
-PIPELINES = {
+PIPELINES: dict[str, tuple[Any, ...]] = {
+    "delays of stages are in the other order": (
+        Replaced(delayed.DelayedStages, "worker", settings(delays=lambda self: self.delays[::-1])),
+        test_pipelines.test_delays_of_stages_are_those_of_pipedream,
+    ),
+    "delays of stages are longer by one": (
+        Replaced(
+            delayed.DelayedStages,
+            "worker",
+            settings(delays=lambda self: [delay + 1 for delay in self.delays]),
+        ),
+        test_pipelines.test_equal_delays_of_stages_are_a_delay,
+    ),
     "a backward pass at the newest parameters of its servers": (
         Replaced(
             staging,

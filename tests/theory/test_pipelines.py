@@ -23,6 +23,7 @@ from tests.theory.trials import (
     gradient_of,
     method,
     perceptron,
+    quadratic,
     remains_of,
     timed,
     update_times,
@@ -125,7 +126,46 @@ def test_weight_stashing_delays_each_stage() -> None:
         )
 
 
-def stashed(task: Supervised, pieces: Sequence[slice]) -> list[Tensor]:
+PROFILE = tuple(range(S - 1, -1, -1))
+"""The delays of PipeDream's stages."""
+
+
+def with_delays(delays: Sequence[int], task: Supervised | Quadratic) -> tuple[Tensor, list[int]]:
+    """The model of `delayed_stages`, and the updates of each stage."""
+    algorithm = method("delayed_stages", Rule(lr=LR), delays=delays)
+    nodes = remains_of(ONE, algorithm, task, Stop(updates=UPDATES)).nodes
+    servers = [nodes[-1 - stage] for stage in range(len(delays))]
+    model = torch.cat([server.weights for server in servers], dim=1)
+    return model, [server.version for server in servers]
+
+
+def test_equal_delays_of_stages_are_a_delay() -> None:
+    for delay in (0, 3):
+        one = every(ONE, "delayed_stages", network(), updates=UPDATES, delays=(delay,) * S)
+        other = every(ONE, "delayed", network(), updates=UPDATES, delay=delay)
+        text = f"delayed_stages, D_s = {delay} = delayed, D = {delay}, every optimiser"
+        same(text, one, other, source="derived")
+
+
+def test_delays_of_stages_are_those_of_pipedream() -> None:
+    """And so are the weights: at step t each stage has made D_s updates less than t."""
+    algorithm = method("delayed_stages", delays=PROFILE)
+    rows = timed(ONE, algorithm, 60, Quadratic(dim=S)).updates
+    for stage, delay in enumerate(PROFILE):
+        stale = rows["staleness"][rows["target"] == -1 - stage][S:]
+        equal(f"delayed_stages, stage {stage + 1} of {S}: D_s", delay, stale, source="derived")
+    for task in (quadratic(), network()):
+        model, updates = with_delays(PROFILE, task)
+        pieces = list(algorithm.slices(1, model.shape[1], task.layers()).values())
+        history = stashed(task, pieces)
+        parts = []
+        for number, piece in zip(updates, pieces, strict=True):
+            parts.append(history[number][:, piece])
+        text = f"delayed_stages, D_s = {S} - s = pipedream, {type(task).__name__}"
+        close(text, model, torch.cat(parts, dim=1), source=NARAYANAN)
+
+
+def stashed(task: Supervised | Quadratic, pieces: Sequence[slice]) -> list[Tensor]:
     """w_s(t + 1) = w_s(t) - lr g_s(w_1(t - n + 1), ..., w_n(t)), with w(t) = w(0) for t < 0: all
     w(t).
     """

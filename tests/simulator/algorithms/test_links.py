@@ -28,7 +28,9 @@ SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in COLLECTIVES)]
 
 @pytest.mark.parametrize("workers", [5, 8])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("method", sorted(set(ALGORITHMS) - ON_ANY_GRAPH - {"delayed"}))
+@pytest.mark.parametrize(
+    "method", sorted(set(ALGORITHMS) - ON_ANY_GRAPH - {"delayed", "delayed_stages"})
+)
 def test_method_sends_along_its_links_alone(method, settings, workers):
     recipe = ALGORITHMS[method]
     if not set(settings) <= set(recipe.__dataclass_fields__):

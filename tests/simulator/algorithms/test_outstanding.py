@@ -88,7 +88,7 @@ def test_outstanding_changes_nothing_on_free_network(keys):
 def check_updates_or_refusal(name, bandwidth, sharing):
     """A run of a few updates ends, or the method does not fit the cluster."""
     network = Network(bandwidth=bandwidth, latency=0.01, message_bytes=1.0, sharing=sharing)
-    workers = 1 if name == "delayed" else 4
+    workers = 1 if name.startswith("delayed") else 4
     cluster = Cluster(workers, Gamma(1.0, 0.5), network=network)
     keys = {"n_fetch": 100} if name == "downpour" else {}
     algorithm = ALGORITHMS[name](Rule(), **keys)

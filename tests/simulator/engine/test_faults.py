@@ -175,7 +175,7 @@ def test_crash_leaves_compute_times_of_others():
         assert np.array_equal(*times)
 
 
-NEEDS = {"delayed": 1}
+NEEDS = {"delayed": 1, "delayed_stages": 1}
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

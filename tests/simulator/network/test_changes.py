@@ -192,7 +192,7 @@ def test_rows_without_effect_yet_change_no_run(number, name, changes):
         network = Network(
             bandwidth=BANDWIDTH, latency=0.3, message_bytes=1.0, changes=rows, **WIRES[number % 2]
         )
-        cluster = Cluster(1 if name == "delayed" else 3, Gamma(1.0, 0.6), network=network)
+        cluster = Cluster(1 if name.startswith("delayed") else 3, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
         prints.append(
             fingerprint(simulate(cluster, algorithm, stop=Stop(updates=30), record=record))

@@ -75,7 +75,7 @@ def test_constant_laws_are_their_numbers(number, name):
     prints = []
     for law in (float, Constant):
         network = Network(latency=law(0.3), server_latency=law(0.7), **WIRES[number % 4])
-        cluster = Cluster(1 if name == "delayed" else 4, Gamma(1.0, 0.6), network=network)
+        cluster = Cluster(1 if name.startswith("delayed") else 4, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
         prints.append(
             fingerprint(simulate(cluster, algorithm, stop=Stop(updates=40), record=record))
