@@ -9,6 +9,7 @@ from typing import Any
 from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator.engine import machine
 from laggard.simulator.learning import gradients, pool
+from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.network import fair, fifo, groups, latency, star, transport, varying
 from laggard.simulator.timing import events
 from laggard.simulator.timing.distributions import Durations
@@ -190,6 +191,27 @@ ENGINE = {
             test_times.test_update_takes_kth_duration_with_cancelling,
             "exponential: (H_P - H_(P-K)) / mu",
         ),
+    ),
+    "rescaled workers count as others do": (
+        Replaced(
+            Rescaled,
+            "correct",
+            lambda right: lambda self, value, gradient, weights, state, lr: (value, state),
+        ),
+        partial(test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 2", True),
+    ),
+    "rescaled workers count by the inverse of their time": (
+        Replaced(
+            Rescaled,
+            "correct",
+            lambda right: (
+                lambda self, value, *given: (
+                    value * value / right(self, value, *given)[0],
+                    right(self, value, *given)[1],
+                )
+            ),
+        ),
+        partial(test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 5", True),
     ),
     "a worker learns what its neighbour should": (
         Replaced(

@@ -1,14 +1,17 @@
 """Parameter server: workers with optima of their own."""
 
 import math
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Evaluate, Node, Outcome, Rule, Stop, simulate
 from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.statements import ERRORS, Statement, check, equal, mean_is
@@ -23,15 +26,21 @@ BALANCED = float((h * a).sum() / h.sum())
 
 
 def run(
-    name: str, lr: float, seconds: float, noise: float = 0.0, members: int = 1
+    name: str,
+    lr: float | Tensor,
+    seconds: float,
+    noise: float = 0.0,
+    members: int = 1,
+    t: np.ndarray = t,
+    h: np.ndarray = h,
+    **more: Any,
 ) -> tuple[Outcome, list[tuple[int, Tensor]]]:
     """A run on h_i (w - a_i)^2 / 2 with times t_i, and who read which weights `(ensemble, 1)`, in
-    order.
+    order; `more` goes to the rule.
     """
-    task = Quadratic(
-        scale=h.tolist(), shift=a.tolist(), initial=START, noise=noise, dtype=torch.float64
-    )
-    slow = [Factor(worker=worker, factor=seconds) for worker, seconds in enumerate(t)]
+    shift = a[: len(t)].tolist()
+    task = Quadratic(scale=h.tolist(), shift=shift, initial=START, noise=noise, dtype=torch.float64)
+    slow = [Factor(worker=worker, factor=factor) for worker, factor in enumerate(t)]
     reads: list[tuple[int, Tensor]] = []
 
     def note(node: Node) -> None:
@@ -49,7 +58,7 @@ def run(
 
     outcome = simulate(
         Cluster(workers=len(t), compute=Constant(1.0), slowdowns=slow),
-        method(name, Rule(lr=lr)),
+        method(name, Rule(lr=lr, **more)),
         task,
         stop=Stop(time=seconds),
         evaluate=Evaluate(every_seconds=seconds),
@@ -96,6 +105,78 @@ def test_malenia_counts_workers_alike() -> None:
     weights = run("malenia", lr=0.5, seconds=800.0)[0].weights
     source = "Tyurin & Richtarik (2023)"
     equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
+
+
+SPEEDS = {"1 : 2": (2.0, 1.0), "1 : 5": (5.0, 1.0), "1 : 2 : 3": (6.0, 3.0, 2.0)}
+"""Seconds of each worker's mini-batch, by their speeds; all are at their start again after the
+most.
+"""
+RATES = torch.tensor([[2e-3], [1e-3], [5e-4]], dtype=torch.float64)
+
+
+def means_of_cycles(speeds: str, h: np.ndarray, **more: Any) -> np.ndarray:
+    """Where the mean of the server's weights over a cycle of arrivals tends, for each of `RATES`.
+
+    The rest shrinks by the same factor in equal times: Aitken's extrapolation of three means.
+    """
+    t = np.array(SPEEDS[speeds])
+    arrivals = int((t.max() / t).sum())
+    apart = int(150 / t.max())  # cycles
+    _, reads = run("async_ps", RATES, 3 * (apart + 2) * t.max(), members=3, t=t, h=h, **more)
+    weights = torch.stack([read[:, 0] for _, read in reads]).numpy()
+    one, two, three = (
+        weights[-arrivals * (1 + apart * ago) :][:arrivals].mean(0) for ago in (2, 1, 0)
+    )
+    limits: np.ndarray = three - (three - two) ** 2 / (three - 2 * two + one)
+    return limits
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+@pytest.mark.parametrize("rescaled", [False, True])
+def test_fixed_point_of_vanishing_rate(speeds: str, rescaled: bool) -> None:
+    """Gradients are exact: the mean over a cycle stands still at a weighted optimum up to O(lr),
+    and extrapolated in the rate, up to O(lr^2).
+    """
+    t = np.array(SPEEDS[speeds])
+    h, optima = np.array([1.0, 0.25, 2.0])[: len(t)], a[: len(t)]
+    more: dict[str, Any] = {}
+    weights, name = h / t, "async_ps"
+    if rescaled:
+        more["compensation"] = Rescaled()
+        weights, name = h, "async_ps, rescaled"
+    expected = (weights * optima).sum() / weights.sum()
+    wrong = (h * optima).sum() / h.sum()
+    if rescaled:
+        wrong = (h / t * optima).sum() / (h / t).sum()
+    means = means_of_cycles(speeds, h, **more)
+    coarse, fine = 2 * means[1] - means[0], 2 * means[2] - means[1]
+    form = "sum h_i a_i / sum h_i" if rescaled else "sum (h_i a_i / t_i) / sum (h_i / t_i)"
+    text = f"{name}, speeds {speeds}: cycle means at rates 2e-3 and 1e-3, extrapolated: {form}"
+    equal(text, expected, coarse, source="derived", rtol=1e-6, wrong=wrong)
+    text = f"{name}, speeds {speeds}: what is left, over that at half the rates"
+    equal(text, 4.0, (coarse - expected) / (fine - expected), source="derived", rtol=0.02)
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+def test_equal_curvatures_have_no_bias_of_rate(speeds: str) -> None:
+    """Then the mean over a cycle of `async_ps` is exact at any rate."""
+    t = np.array(SPEEDS[speeds])
+    expected = (a[: len(t)] / t).sum() / (1 / t).sum()
+    means = means_of_cycles(speeds, np.ones(len(t)))
+    text = f"async_ps, speeds {speeds}, equal curvatures: sum (a_i / t_i) / sum (1 / t_i)"
+    equal(text, expected, means, source="derived", rtol=1e-12)
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+@pytest.mark.parametrize(("name", "lr"), [("ringleader", 0.2), ("malenia", 0.5)])
+def test_balanced_methods_stand_still_at_minimum(name: str, lr: float, speeds: str) -> None:
+    """At any rate, and not in the mean alone."""
+    t = np.array(SPEEDS[speeds])
+    h, optima = np.array([1.0, 0.25, 2.0])[: len(t)], a[: len(t)]
+    weights = run(name, lr, 600.0, t=t, h=h)[0].weights
+    expected = (h * optima).sum() / h.sum()
+    text = f"{name}, speeds {speeds}: goes to sum h_i a_i / sum h_i"
+    equal(text, expected, float(weights), source="derived", rtol=1e-12)
 
 
 def stationary_means(lr: float, settled: float) -> np.ndarray:
