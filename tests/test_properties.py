@@ -44,6 +44,8 @@ from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.errors import limits_of
 from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
+from laggard.simulator.learning.rules.contrib.cgad import CGAD
+from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.groups import Groups, Trunk
@@ -266,6 +268,8 @@ PARTS = {
         Compress("qsgd", levels=3, feedback="none"),
         None,
     ),
+    "heloco": (HeLoCo(0.7, 0.4, 0.3), None),
+    "cgad": (CGAD(0.1, 3.0), None),
     "delays": ((0,), (3, 0), (1, 1)),
 }
 """Settings that are dataclasses or sequences."""

@@ -16,6 +16,8 @@ from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.learning.compression import Compress
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.learning.rules.contrib.cgad import CGAD
+from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.learning.rules.rule import Rule as AnyRule
 from laggard.simulator.recording.metrics import FOLD, FOLD_ON_GPU, Learning
 from laggard.simulator.testing.trial import fitting, trial_of
@@ -142,6 +144,13 @@ def test_no_compensation_waits(afar, compensation):
 def test_no_compressor_waits(afar, compress):
     rule = Rule(lr=RATES)
     watched(lambda _: ALGORITHMS["k_sync"](rule, compress=compress), afar(), ensemble=MEMBERS)
+
+
+@pytest.mark.parametrize("outer", [{"heloco": HeLoCo(0.7, 0.4, 0.3)}, {"cgad": CGAD(0.1, 3.0)}])
+def test_no_outer_rule_waits(afar, outer):
+    rule = Rule(lr=RATES)
+    algorithm = ALGORITHMS["async_diloco"](rule, local_steps=2, **outer)
+    watched(lambda _: algorithm, afar(), ensemble=MEMBERS)
 
 
 def test_ensemble_of_every_number_never_waits(afar):

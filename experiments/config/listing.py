@@ -61,6 +61,8 @@ MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "network": list(cluster.NETWORK.parts.values()),
     "learning": list(parts.LEARNING.parts.values()),
     "compress": [parts.CompressPart],
+    "heloco": [parts.HeLoCoPart],
+    "cgad": [parts.CGADPart],
     "task": [part for part in task.TASK.parts.values() if issubclass(part, task.SupervisedPart)],
 }
 """Mapping of a config -> the parts that may fill it; it is listed with their common keys."""
@@ -68,6 +70,8 @@ PATHS = {
     "config": "KEY",
     "network": "cluster.network.KEY",
     "compress": "algorithm.compress.KEY",
+    "heloco": "algorithm.heloco.KEY",
+    "cgad": "algorithm.cgad.KEY",
     "search": "sweep.search.KEY",
     "halving": "sweep.search.halving.KEY",
 }

@@ -26,6 +26,8 @@ from laggard.experiments.config.plugins import Plugin, load_plugin
 from laggard.experiments.config.schema import Finite, Part, Seed, keys, parse_once, part
 from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES, Chained
 from laggard.simulator.learning.rules.clipping import Clip
+from laggard.simulator.learning.rules.contrib.cgad import CGAD
+from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.learning.rules.damping import Compensation
 from laggard.simulator.learning.rules.optimizers import Optimizer
 from laggard.simulator.learning.rules.schedules import Schedule
@@ -338,3 +340,5 @@ EvaluatePart: Any = part(
 )
 RecordPart: Any = part(simulator.Record)
 CompressPart: Any = part(simulator.Compress)
+HeLoCoPart: Any = part(HeLoCo)
+CGADPart: Any = part(CGAD)

@@ -1,7 +1,7 @@
 """The engine's side of a node: the verbs of `Node`, states, and ends of events."""
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -129,6 +129,10 @@ class Machine(Node):
     @property
     def layers(self) -> Sequence[Layer]:
         return self._services.layers
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return self._services.shapes
 
     # likewise; a `Client` draws it where it is a law
     apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))

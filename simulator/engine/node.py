@@ -8,7 +8,7 @@
 The first three start at once and return an event; `yield` is the only way to wait.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.random import Generator
@@ -108,6 +108,11 @@ class Node(Protocol):
     @property
     def layers(self) -> Sequence[Layer]:
         """The model's layers, between which a pipeline can cut it."""
+        ...
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the model's parameters by name, in their order; none if the task has none."""
         ...
 
     @property

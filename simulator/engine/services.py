@@ -1,6 +1,6 @@
 """What a node may ask of the simulation that drives it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from numpy.random import Generator
@@ -67,6 +67,11 @@ class Services(Protocol):
     group_size: int
     reached: str | None
     stalled: str | None
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the model's parameters, by name."""
+        ...
 
     @property
     def member_samples(self) -> int:

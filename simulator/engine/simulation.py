@@ -1,8 +1,8 @@
 """The engine: one virtual clock, its nodes, and the outcome."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
@@ -119,6 +119,11 @@ class Simulation:
         )
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(models))
         self._replicas = len(models)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the task's parameters, by name."""
+        return shapes_of(self._task)
 
     def _connect(self, algorithm: "Algorithm", seed: int) -> None:
         """Make the network, and rounds in lock step where messages are not needed for the times."""

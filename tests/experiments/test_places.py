@@ -49,11 +49,15 @@ def refusal(place):
     return [caught.value, *caught.value.others]
 
 
+OF_ONE_METHOD = ("algorithm.cgad.", "algorithm.heloco.")
+"""Groups of keys that the default method does not have, so that they are what is unknown."""
 CASES = [
     (place, wrong)
     for place in sorted(PLACES)
     for wrong in moved(place)
-    if wrong not in PLACES and not place.endswith("_sha256") and not wrong.startswith("sweep")
+    if wrong not in PLACES
+    and not place.endswith("_sha256")
+    and not wrong.startswith(("sweep", *OF_ONE_METHOD))
 ]
 
 

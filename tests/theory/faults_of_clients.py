@@ -11,6 +11,7 @@ from laggard.simulator.algorithms.contrib import (
     fedbuff,
     streaming_diloco,
 )
+from laggard.simulator.learning.rules.contrib import cgad, heloco
 from laggard.simulator.learning.weights import total
 from tests.faults import Replaced, settings
 from tests.theory import test_clients, test_diloco
@@ -51,7 +52,52 @@ def waits_for_ever(right: Any) -> Any:
     return init
 
 
+def at_once(right: Any) -> Any:
+    """A model that is corrected as one vector."""
+
+    def step(self: Any, *given: Any) -> Any:
+        return right(self, *given[:-1], {})
+
+    return step
+
+
+def never_late(right: Any) -> Any:
+    def rule_step(self: Any, node: Any, change: Any, state: Any, staleness: int) -> Any:
+        return right(self, node, change, state, 0)
+
+    return rule_step
+
+
 CLIENTS = {
+    "tensors are corrected together": (
+        Replaced(heloco.HeLoCo, "step", at_once),
+        test_diloco.test_tensors_are_corrected_one_by_one,
+    ),
+    "small changes are corrected as much as large ones": (
+        Replaced(heloco.HeLoCo, "correct", settings(relative=lambda self: 0.0)),
+        test_diloco.test_conflicting_changes_are_shortened_and_others_turned,
+    ),
+    "aligned changes are turned": (
+        Replaced(heloco.HeLoCo, "correct", settings(aligned=lambda self: 1.0)),
+        test_diloco.test_aligned_changes_are_not_corrected,
+    ),
+    "late changes are taken for fresh ones": (
+        Replaced(async_diloco.AsyncDiLoCo, "rule_step", never_late),
+        test_diloco.test_outer_rules_are_their_loops,
+    ),
+    "late changes make no moments decay": (
+        Replaced(
+            cgad.CGAD,
+            "step",
+            lambda right: (
+                lambda self, *given, **named: (
+                    right(self, *given, **named)[0],
+                    given[1],
+                )
+            ),
+        ),
+        test_diloco.test_fresh_changes_make_steps_of_adam,
+    ),
     "every arrival makes a step of the momentum": (
         Replaced(
             async_diloco.AsyncDiLoCo,

@@ -1,5 +1,6 @@
 """Local steps between averages by a collective, and outer steps that nobody waits for."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,16 @@ from laggard.models import Quadratic
 from laggard.simulator import Cluster, Network, Outcome, Record, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib.decoupled_diloco import Push
 from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.learning.rules import Adam
+from laggard.simulator.learning.rules.contrib.cgad import CGAD
+from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Crash, Factor
-from tests.theory.statements import close, equal, same
+from tests.theory.statements import close, differ, equal, same
 from tests.theory.trials import LINEAR, ONE, RULES, UNEVEN, every, method
 
 STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
+ASIF, SHAH = "Asif et al. (2026)", "Shah & Sun (2026)"
 STREAM, DECOUPLED = "Douillard et al. (2025)", "Douillard et al. (2026)"
 
 
@@ -66,10 +71,11 @@ def test_round_is_local_steps_and_one_collective() -> None:
     equal(text, 5 * (4 * 1.0 + ring), outcome.progress.time, source="derived")
 
 
-def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], list[Any]]:
-    """The changes that reach the server, and its weights after each."""
+def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], list[Any], list[int]]:
+    """The changes that reach the server, its weights after each, and how stale each was."""
     changes: list[Any] = []
     weights: list[Any] = []
+    staleness: list[int] = []
 
     def observe(simulation: Simulation) -> None:
         apply = simulation.nodes[-1].apply
@@ -77,6 +83,7 @@ def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], li
         def note(updated: Any, *given: Any) -> None:
             apply(updated, *given)
             weights.append(updated)
+            staleness.append(given[0][0].staleness)
 
         simulation.nodes[-1].apply = note  # type: ignore[method-assign, assignment]
         for node in simulation.nodes.values():
@@ -86,7 +93,7 @@ def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], li
     algorithm = method(name, Rule(lr=0.1), local_steps=4, **settings)
     task = shards_of(workers)
     simulate(UNEVEN, algorithm, task, stop=Stop(updates=24), observe=observe)
-    return changes, weights
+    return changes, weights, staleness
 
 
 def shards_of(workers: int) -> Quadratic:
@@ -108,7 +115,7 @@ def test_arrivals_are_together_a_step_of_nesterov() -> None:
     """With c = 0, after every N arrivals the weights are those of Nesterov's step with their mean,
     however stale they are.
     """
-    changes, weights = arrivals_of("async_diloco", 4, outer_lr=0.7, outer_momentum=0.9)
+    changes, weights, _ = arrivals_of("async_diloco", 4, outer_lr=0.7, outer_momentum=0.9)
     momentum = torch.zeros(1, 1, dtype=torch.float64)
     expected = shards_of(4).start([0])
     means = []
@@ -133,6 +140,105 @@ def test_single_steps_without_momentum_are_asynchronous_sgd() -> None:
     one = every(UNEVEN, "async_diloco", rules=sgd, local_steps=1, **plain)
     other = every(UNEVEN, "async_ps", rules=sgd)
     close("async_diloco, H = N = 1, outer lr 1, sgd, = async_ps", one, other, source="derived")
+
+
+HELOCO = HeLoCo(shrinkage=0.7, turning=0.4, relative=0.3)
+m = torch.tensor([[3.0, 0.0, 4.0, 0.0, 0.0]], dtype=torch.float64)
+"""A momentum of length 5."""
+
+
+def nesterov(change: Tensor, momentum: Tensor) -> Tensor:
+    """HeLoCo's step where nothing is corrected."""
+    mean = 0.9 * momentum + (1 - 0.9) * change
+    return (change + 0.9 * mean) * -0.5
+
+
+def test_aligned_changes_are_not_corrected() -> None:
+    """Nor is any where there is no momentum, or none of the strengths."""
+    aligned = 0.3 * m + torch.tensor([[0.0, 3.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    for text, change, momentum in (
+        ("cosine above .2", aligned, m),
+        ("m = 0", -m, 0 * m),
+    ):
+        step, _ = HELOCO.step(change, momentum, 0.9, 0.5, {})
+        same(f"heloco, {text}: not corrected", step, nesterov(change, momentum), source=ASIF)
+    none = HeLoCo(shrinkage=0.0, turning=0.0, relative=0.3)
+    across = torch.tensor([[-1.0, 2.0, 1.0, 0.5, 3.0]], dtype=torch.float64)
+    for sign in (1, -1):
+        step, _ = none.step(sign * across, m, 0.9, 0.5, {})
+        expected = nesterov(sign * across, m)
+        close("heloco, k_s = k_d = 0: not corrected", step, expected, source=ASIF)
+
+
+def test_conflicting_changes_are_shortened_and_others_turned() -> None:
+    across = torch.tensor([[0.0, 2.0, 0.5, 0.0, 0.0]], dtype=torch.float64)
+    cosine = float((across * m).sum() / across.norm() / m.norm())
+    assert 0 < cosine < 0.2
+    turned = HELOCO.correct(across, m)
+    length = turned.norm().item() / across.norm().item()
+    text = "heloco, 0 <= c < .2: |D| is kept"
+    equal(text, 1.0, length, source=ASIF, rtol=1e-12)
+    text = "and it lies nearer to the momentum: cos - cos before"
+    assert (turned * m).sum() / turned.norm() / m.norm() > cosine + 0.01, text
+    for size, relative in ((0.2, 0.3), (3.0, 0.0)):
+        rule = HeLoCo(shrinkage=0.7, turning=0.4, relative=relative)
+        confidence = size / (size + relative)
+        b = min(0.7 * confidence, 0.5)
+        left = rule.correct(-size * m, m).norm().item() / (5 * size)
+        text = f"heloco, D = -{size:g} m: |D| shrinks by 1 - b"
+        equal(text, 1 - b, left, source=ASIF, rtol=1e-12)
+
+
+def test_tensors_are_corrected_one_by_one() -> None:
+    shapes = {"weight": (1, 3), "bias": (2,)}
+    change = torch.tensor([[-1.0, 0.5, 2.0, -3.0, 1.0]], dtype=torch.float64)
+    momentum = torch.tensor([[1.0, 2.0, 0.5, 1.0, 4.0]], dtype=torch.float64)
+    step, _ = HELOCO.step(change, momentum, 0.9, 0.5, shapes)
+    parts = []
+    for columns in (slice(0, 3), slice(3, 5)):
+        own = momentum[:, columns]
+        parts.append(nesterov(HELOCO.correct(change[:, columns], own), own))
+    close("heloco: tensor by tensor", step, torch.cat(parts, dim=1), source=ASIF)
+    whole, _ = HELOCO.step(change, momentum, 0.9, 0.5, {})
+    differ("heloco: not the whole vector at once", step, whole, source=ASIF)
+
+
+def test_outer_rules_are_their_loops() -> None:
+    """At the server: each arrival's change, at its staleness."""
+    changes, weights, _ = arrivals_of("async_diloco", 4, outer_lr=0.1, heloco=HELOCO)
+    momentum = torch.zeros(1, 1, dtype=torch.float64)
+    expected, models = shards_of(4).start([0]), []
+    for change in changes[: len(weights)]:
+        step, momentum = HELOCO.step(change, momentum, 0.9, 0.1, {})
+        expected = expected + step
+        models.append(expected)
+    close("async_diloco, heloco = its loop", weights, models, source=ASIF)
+    rule = CGAD(decay=0.3, cutoff=5.0)
+    changes, weights, staleness = arrivals_of("async_diloco", 4, outer_lr=0.1, cgad=rule)
+    assert min(staleness) < 3 < 5 <= max(staleness)
+    expected, models = shards_of(4).start([0]), []
+    moments = Adam().init(expected)
+    for change, late in zip(changes, staleness, strict=False):
+        size = 0.0
+        if late < 5:
+            size = (1 + math.cos(math.pi * late / 5)) / 2 * math.exp(-0.3 * late)
+        step, moments = Adam().step(size * change, moments, expected, 0.1)
+        expected = expected + step
+        models.append(expected)
+    close("async_diloco, cgad = its loop", weights, models, source=SHAH)
+
+
+def test_fresh_changes_make_steps_of_adam() -> None:
+    """And beyond the cutoff both moments only decay."""
+    change = torch.tensor([[0.3, -2.0, 0.0]], dtype=torch.float64)
+    rule, weights = CGAD(decay=0.3, cutoff=5.0), torch.ones(1, 3, dtype=torch.float64)
+    start = Adam().init(weights)
+    one, _ = rule.step(change, start, weights, 0.1, staleness=0)
+    other, moments = Adam().step(change, start, weights, 0.1)
+    same("cgad, tau = 0 = Adam", one, other, source=SHAH)
+    _, late = rule.step(change, moments, weights, 0.1, staleness=5)
+    same("cgad, tau = cutoff: m <- beta1 m", late.first, 0.9 * moments.first, source=SHAH)
+    same("cgad, tau = cutoff: v <- beta2 v", late.second, 0.999 * moments.second, source=SHAH)
 
 
 def test_staleness_is_the_number_of_others() -> None:

@@ -1,13 +1,21 @@
 """Asynchronous DiLoCo: each worker's local steps make an outer step as they arrive."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.local_steps import take_local_steps
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import NonNegative, Positive, PositiveInt, Range
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    Range,
+)
 from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.rules.contrib.cgad import CGAD
+from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.learning.rules.optimizers import zeros
 from laggard.simulator.network.topology import SERVER
 
@@ -34,6 +42,8 @@ class AsyncDiLoCo(Algorithm):
     max(least_steps, floor(H v / max v)) steps, by what the server has seen of the speeds, so that
     the answers of all take about as long.
 
+    With `heloco` or `cgad` that outer rule makes a step at every arrival, at `outer_lr`.
+
     Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3.
 
     Attributes:
@@ -44,6 +54,8 @@ class AsyncDiLoCo(Algorithm):
         dynamic_steps: whether slow workers make fewer steps.
         least_steps: the fewest that a slow worker makes.
         grace: seconds after an arrival in which others may arrive before any of them is answered.
+        heloco: the outer step of HeLoCo in place of the delayed momentum's.
+        cgad: that of CGAD, an outer Adam in which late changes count less.
     """
 
     rule: Rule
@@ -55,6 +67,21 @@ class AsyncDiLoCo(Algorithm):
     dynamic_steps: bool = field(default=False, kw_only=True)
     least_steps: PositiveInt = field(default=1, kw_only=True)
     grace: NonNegative = field(default=0.0, kw_only=True)
+    heloco: HeLoCo | None = field(default=None, kw_only=True)
+    cgad: CGAD | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heloco is None and self.cgad is None:
+            return
+        others = {"cgad": None, "momentum_every": None, "spread": 0.0}
+        if self.heloco is None:
+            del others["cgad"]
+        for key, unset in others.items():
+            value = getattr(self, key)
+            if value != unset:
+                expected = "no other outer step than that of heloco or cgad"
+                raise InvalidSettingError(type(self).__name__, key, expected, value)
 
     def updates_in_parts(self, workers: int) -> bool:
         return False  # the rule is the workers' own, who have whole models
@@ -73,6 +100,7 @@ class AsyncDiLoCo(Algorithm):
 
     def server(self, node: Node) -> Role:
         momentum = total = zeros(node.weights)
+        state = self.init_rule(node.weights)
         speeds = dict[int, float]()  # mini-batches a second, by worker
         every = self.momentum_every or node.workers
         while True:
@@ -85,12 +113,16 @@ class AsyncDiLoCo(Algorithm):
                 if content is None:  # the worker announces itself
                     continue
                 change, gradients, speeds[worker] = content
+                yield node.work(node.apply_seconds)
+                if state is not None:
+                    step, state = self.rule_step(node, change, state, gradients[0].staleness)
+                    node.apply(node.weights + step, gradients)
+                    continue
                 total = total + change
                 last = (node.version + 1) % every == 0
                 if last:
                     momentum = self.outer_momentum * momentum + total / every
                     total = zeros(total)
-                yield node.work(node.apply_seconds)
                 weights = node.weights + self.step(change, momentum, every, last)
                 node.apply(weights, gradients)
             for worker, _ in arrivals:
@@ -102,6 +134,26 @@ class AsyncDiLoCo(Algorithm):
         if last:
             part = 1 - self.spread * every + self.spread
         return (change / every + part * self.outer_momentum * momentum) * -self.outer_lr
+
+    def init_rule(self, weights: "Tensor") -> Any:
+        """The state of the outer rule; None without one."""
+        if self.heloco is not None:
+            return zeros(weights)
+        if self.cgad is not None:
+            return self.cgad.adam().init(weights)
+        return None
+
+    def rule_step(
+        self, node: Node, change: "Tensor", state: Any, staleness: int
+    ) -> "tuple[Tensor, Any]":
+        """The outer rule's step `(ensemble, params)` at one arrival, and its next state."""
+        if node.weights.shape[1] == 0:  # timing only
+            return change, state
+        if self.cgad is not None:
+            return self.cgad.step(change, state, node.weights, self.outer_lr, staleness)
+        assert self.heloco is not None
+        mu, lr = self.outer_momentum, self.outer_lr
+        return self.heloco.step(change, state, mu, lr, node.shapes)
 
     def steps(self, worker: int, speeds: dict[int, float]) -> int:
         """The local steps that `worker` is to make next."""
