@@ -15,6 +15,7 @@ from laggard.simulator.algorithms.contrib.matcha import MATCHA
 from laggard.simulator.algorithms.contrib.mindflayer import MindFlayer
 from laggard.simulator.algorithms.contrib.p3 import P3
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
+from laggard.simulator.algorithms.contrib.power_sgd import PowerSGD
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
 from laggard.simulator.algorithms.contrib.qg_dsgdm import QGDSGDm
 from laggard.simulator.algorithms.contrib.relay_sgd import RelaySGD
@@ -75,6 +76,7 @@ ALGORITHMS: dict[str, type] = {
     # no server
     "all_reduce": AllReduce,
     "priority_all_reduce": PriorityAllReduce,
+    "power_sgd": PowerSGD,
     "dpsgd": DPSGD,
     "adpsgd": ADPSGD,
     "adpsgd_overlap": OverlapADPSGD,
@@ -136,6 +138,7 @@ __all__ = [
     "OverlapSGP",
     "PipeDream",
     "PipeDream2BW",
+    "PowerSGD",
     "PriorityAllReduce",
     "QGDSGDm",
     "RelaySGD",

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from laggard.simulator.algorithms.contrib.power_sgd import Factors, PowerSGD
 from laggard.simulator.learning import compression
 from laggard.simulator.learning.compression import Compress, Encoder
 from tests.faults import Replaced
@@ -47,7 +48,36 @@ def no_seconds(right: Any) -> Any:
 
 
 memory = test_compression.test_what_is_applied_and_remembered_is_all_there_was
+low_rank = partial(test_compression.test_low_rank_is_its_loop, 2)
 COMPRESSION: dict[str, tuple[Any, ...]] = {
+    "what low rank leaves is lost": (
+        Replaced(Factors, "rest_of", lambda right: lambda self, whole, mean: 0 * whole),
+        low_rank,
+    ),
+    "thin matrices are not orthonormal": (
+        Replaced(Factors, "orthonormal", lambda right: lambda self, left: left),
+        low_rank,
+    ),
+    "a rank is smaller by one": (
+        Replaced(
+            Factors,
+            "__init__",
+            lambda right: lambda self, shapes, rank: right(self, shapes, min(rank, 7) - 1),
+        ),
+        partial(test_compression.test_full_rank_is_all_reduce, "ring"),
+    ),
+    "vectors cost nothing": (
+        Replaced(
+            PowerSGD,
+            "sum",
+            lambda right: (
+                lambda self, node, value, width, number: right(
+                    self, node, value, width if number else 1, number
+                )
+            ),
+        ),
+        test_compression.test_thin_matrices_have_the_bytes_of_formula,
+    ),
     "what is kept is scaled": (
         Replaced(
             Compress, "apply", lambda right: lambda *given, **named: 1.01 * right(*given, **named)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.models import Quadratic
+from laggard.models import MLP, Quadratic, Supervised, synthetic
 from laggard.simulator import ALGORITHMS, Cluster, Network, Node, Record, Rule, Stop, simulate
+from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
     Compress,
     Encoder,
@@ -37,6 +38,7 @@ from tests.theory.trials import (
 )
 
 STICH, KARIMIREDDY = "Stich et al. (2018)", "Karimireddy et al. (2019)"
+VOGELS = "Vogels et al. (2019)"
 ALISTARH, RICHTARIK = "Alistarh et al. (2017)", "Richtarik et al. (2021)"
 METHODS: dict[str, dict[str, Any]] = {
     "sync_ps": {},
@@ -283,3 +285,88 @@ def test_nodes_draw_the_same_indices() -> None:
     before = run(updates=8, collective="mesh")
     moved = int((before[0] != mesh[0]).sum())
     equal("all_reduce, random 2 of 5: numbers that an update moves", 2, moved, source=STICH)
+
+
+def network() -> Supervised:
+    """A network with matrices of 12 x 16, 7 x 12 and 3 x 7, and vectors."""
+    data = synthetic(samples=120, features=16, classes=3)
+    build = MLP(hidden=(12, 7)).build
+    return Supervised(build, data, batch=8, dtype=torch.float64, device="cpu", threads=1)
+
+
+@pytest.mark.parametrize("collective", ["ring", "mesh"])
+def test_full_rank_is_all_reduce(collective: str) -> None:
+    run = partial(every, UNEVEN, task=network(), rules=LINEAR, updates=12, collective=collective)
+    text = f"power_sgd, rank >= min(n, m) = all_reduce, {collective}"
+    close(text, run("power_sgd", rank=12), run("all_reduce"), source=VOGELS)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_low_rank_is_its_loop(rank: int) -> None:
+    """Over matrices, with any basis of the same space; a rank of 5 is one of 3 for the last."""
+    P, updates, task = 3, 6, network()
+    weights = first_weights(task)
+    batches = [batches_of(task, node) for node in range(P)]
+    shapes = task.shapes()
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    rests = [torch.zeros_like(weights) for _ in range(P)]
+    drawn = np.random.default_rng(0)
+    rights = {
+        name: torch.from_numpy(drawn.standard_normal((shape[1], min(rank, *shape))))
+        for name, shape in shapes.items()
+        if len(shape) > 1
+    }
+    for _ in range(updates):
+        gradients = [gradient_of(task, weights, next(batches[node])) for node in range(P)]
+        step = torch.zeros_like(weights)
+        for (name, shape), end in zip(shapes.items(), ends, strict=True):
+            place = slice(int(end) - math.prod(shape), int(end))
+            if len(shape) == 1:
+                step[:, place] = sum(gradient[:, place] for gradient in gradients) / P
+                continue
+            whole = [
+                (gradient + rest)[0, place].reshape(shape)
+                for gradient, rest in zip(gradients, rests, strict=True)
+            ]
+            mean = torch.stack(whole).mean(0)
+            basis = torch.from_numpy(np.linalg.svd((mean @ rights[name]).numpy())[0])
+            basis = basis[:, : rights[name].shape[1]]
+            product = basis @ (basis.T @ mean)
+            rights[name] = mean.T @ basis
+            step[0, place] = product.flatten()
+            for rest, own in zip(rests, whole, strict=True):
+                rest[0, place] = (own - product).flatten()
+        weights = weights - LR * step
+    algorithm = method("power_sgd", Rule(lr=LR), rank=rank)
+    found = simulate(Cluster(P), algorithm, task, stop=Stop(updates=updates)).weights
+    close(f"power_sgd, rank {rank} = its loop", found, weights, source=VOGELS, rtol=1e-10)
+
+
+def test_gradients_of_low_rank_are_exact_at_once() -> None:
+    """From any Q whose columns span enough."""
+    draws = torch.Generator().manual_seed(1)
+    rows, columns = torch.randn(2, 12, 2, generator=draws, dtype=torch.float64)
+    gradient = (rows @ columns[:9].T).reshape(1, -1)
+    factors = Factors({"weight": (12, 9)}, rank=2)
+    right = factors.first_right(gradient, coin=0)
+    left = factors.orthonormal(factors.times_right(gradient, right))
+    product = factors.join(left, factors.times_left(gradient, left), gradient[:, :0])
+    close("power_sgd, G of rank 2 = P Q' after a step", product, gradient, source=VOGELS)
+
+
+def test_thin_matrices_have_the_bytes_of_formula() -> None:
+    """r (n + m) of a matrix, and the vectors."""
+    P, rank, task = 3, 2, network()
+    d = first_weights(task).shape[1]
+    s = (rank * (12 + 16) + rank * (7 + 12) + rank * (3 + 7) + 12 + 7 + 3) / d
+    network_of = Network(bandwidth=8.0, latency=0.125, message_bytes=4.0)
+    cluster = Cluster(P, Constant(1.0), network=network_of)
+    algorithm, record = method("power_sgd", rank=rank), Record(messages=True)
+    outcome = simulate(cluster, algorithm, task, stop=Stop(updates=4), record=record)
+    assert outcome.message_log is not None
+    sent = outcome.message_log["bytes"].sum() / P / 4
+    text = "power_sgd, ring: bytes that a node sends a step, 2 ((P - 1) / P) s N"
+    equal(text, 2 * (P - 1) / P * s * 4.0, sent, source=VOGELS)
+    seconds = 1.0 + 6 * (P - 1) * 0.125 + 2 * (P - 1) / P * s * 0.5
+    text = "power_sgd, ring: t_c + 6 (P - 1) alpha + 2 ((P - 1) / P) s N beta"
+    equal(text, seconds, update_times(cluster, algorithm, 4, task), source="derived")
