@@ -105,7 +105,7 @@ class Delayed(Algorithm):
 
 @dataclass(frozen=True)
 class DelayedStages(Algorithm):
-    """SGD with a delay for each stage of the model, as a pipeline without a flush has.
+    """SGD with a delay for each stage: that of a pipeline without a flush, by one process.
 
     w_s <- w_s - lr g_s(w(t - D_s)) for the stages s = 1 .. S, where w(t) is the whole model at step
     t. A stage makes no update in its first D_s steps, so that at step t it has made t - D_s. Equal

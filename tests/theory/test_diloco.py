@@ -174,12 +174,13 @@ def test_conflicting_changes_are_shortened_and_others_turned() -> None:
     across = torch.tensor([[0.0, 2.0, 0.5, 0.0, 0.0]], dtype=torch.float64)
     cosine = float((across * m).sum() / across.norm() / m.norm())
     assert 0 < cosine < 0.2
-    turned = HELOCO.correct(across, m)
-    length = turned.norm().item() / across.norm().item()
+    turned, length = HELOCO.correct(across, m), across.norm()
     text = "heloco, 0 <= c < .2: |D| is kept"
-    equal(text, 1.0, length, source=ASIF, rtol=1e-12)
-    text = "and it lies nearer to the momentum: cos - cos before"
-    assert (turned * m).sum() / turned.norm() / m.norm() > cosine + 0.01, text
+    equal(text, 1.0, (turned.norm() / length).item(), source=ASIF, rtol=1e-12)
+    part = 0.4 * (1 - cosine) * float(length / (length + 0.3 * m.norm()))
+    between = (1 - part) * across / length + part * m / m.norm()
+    text = "and turned towards the momentum: u' = (1 - l) u + l v"
+    close(text, turned, length * between / between.norm(), source=ASIF)
     for size, relative in ((0.2, 0.3), (3.0, 0.0)):
         rule = HeLoCo(shrinkage=0.7, turning=0.4, relative=relative)
         confidence = size / (size + relative)
