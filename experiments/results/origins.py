@@ -5,7 +5,7 @@ Results of one id may differ in last digits where these differ, so a reader is t
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import metadata
@@ -40,8 +40,12 @@ def machine_and_versions(task: Task) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
-    """The versions of laggard and of its dependencies, by name."""
+@cache
+def versions() -> Mapping[str, str]:
+    """The versions of laggard and of its dependencies, by name.
+
+    Reading them takes 3 ms, a sixth of the shortest run.
+    """
     libraries = {library: metadata.version(library) for library in LIBRARIES}
     return {"laggard": laggard.__version__, **libraries}
 

@@ -129,11 +129,17 @@ def private_folder(spec: RunSpec, out: str | Path) -> Path:
 
 
 @contextmanager
-def start_run(spec: RunSpec, out: str | Path, fresh: bool = False) -> Iterator[Path]:
+def start_run(
+    spec: RunSpec, out: str | Path, fresh: bool = False, scan: bool = True
+) -> Iterator[Path]:
     """Yield the private folder of a run, with `config.yaml`; it is removed afterwards.
 
     The last snapshot of a process of this host that was killed is moved there, unless `fresh`.
     After an interrupt the folder stays if it holds a snapshot.
+
+    Args:
+        scan: whether to look among all runs for what killed processes left. A sweep does so once,
+            by `remove_stale`: before each run it would take time quadratic in their number.
 
     Raises:
         OSError: it cannot be written.
@@ -143,8 +149,11 @@ def start_run(spec: RunSpec, out: str | Path, fresh: bool = False) -> Iterator[P
     path.parent.mkdir(parents=True, exist_ok=True)
     interrupted = False
     try:
-        _prepare_folder(path, private, fresh)
-        remove_stale(path.parent)
+        _prepare_folder(private, fresh)
+        if scan and not fresh:
+            _take_snapshot(path, private)
+        if scan:
+            remove_stale(path.parent)
         with whole_file(private / "config.yaml") as file:
             file.write_text(text_of(spec.config.as_dict()), encoding="utf-8")
         yield private
@@ -163,8 +172,8 @@ def start_run(spec: RunSpec, out: str | Path, fresh: bool = False) -> Iterator[P
             rmtree(private, ignore_errors=True)
 
 
-def _prepare_folder(path: Path, private: Path, fresh: bool) -> None:
-    """Create the private folder; take over the latest snapshot of the run in `path`."""
+def _prepare_folder(private: Path, fresh: bool) -> None:
+    """Create the private folder, empty but for a snapshot of this process unless `fresh`."""
     if private.is_symlink():  # not made by laggard: the files behind it are another's
         raise OSError(EEXIST, "expected no link where the run is written", str(private))
     private.mkdir(exist_ok=True)
@@ -172,8 +181,10 @@ def _prepare_folder(path: Path, private: Path, fresh: bool) -> None:
     for file in private.iterdir():
         if fresh or file.name != SNAPSHOT:
             file.unlink()
-    if fresh:
-        return
+
+
+def _take_snapshot(path: Path, private: Path) -> None:
+    """Move the latest snapshot that killed processes left of the run in `path`, if any."""
     folders = filter(_is_abandoned, path.parent.glob(f".{path.name}.*"))
     snapshots = [folder / SNAPSHOT for folder in folders]
     for snapshot in sorted(snapshots, key=_age):
@@ -248,20 +259,28 @@ def publish(private: Path, path: Path) -> None:
     rmtree(replaced, ignore_errors=True)
 
 
-def remove_stale(path: Path) -> None:
+def remove_stale(path: Path) -> frozenset[str]:
     """Remove unfinished runs and indices of processes of this host that were killed.
 
     A folder with a snapshot stays until its run is finished: the run can resume from it. Temporary
     index files of other hosts are removed after one hour.
+
+    Returns:
+        The ids of the runs that can resume.
     """
-    for file in path.iterdir():
+    resumable = set()
+    for file in path.glob(".*"):
         if _is_abandoned(file):
-            finished = (path / file.name[1:13] / MANIFEST).is_file()
-            if finished or not (file / SNAPSHOT).is_file():
+            run = file.name[1:13]
+            finished = (path / run / MANIFEST).is_file()
+            if not finished and (file / SNAPSHOT).is_file():
+                resumable.add(run)
+            else:
                 rmtree(file, ignore_errors=True)
         elif _is_stale_index(file):
             with suppress(OSError):  # another process removed it first
                 file.unlink()
+    return frozenset(resumable)
 
 
 def _is_abandoned(folder: Path) -> bool:

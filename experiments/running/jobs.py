@@ -6,7 +6,7 @@ import signal
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -26,6 +26,20 @@ Document = Mapping[str, Any]
 """A run's config as plain data, which any process can read."""
 
 
+class Job(NamedTuple):
+    """A run for a worker.
+
+    Attributes:
+        run: its id.
+        document: its config.
+        lost: whether a worker has died while it simulated this run.
+    """
+
+    run: str
+    document: Document
+    lost: bool
+
+
 class JobResult(NamedTuple):
     """The end of a run: its id, its seconds of wall time, and the error, if there was one."""
 
@@ -34,13 +48,11 @@ class JobResult(NamedTuple):
     failure: str = ""
 
 
-JobFunction = Callable[[str, Document], JobResult]
+JobFunction = Callable[[Job], JobResult]
 
 
-RunRound = Callable[
-    [JobFunction, Mapping[str, Document], int, list[str]], Generator[JobResult, None, None]
-]
-"""Runs the documents' jobs, the given number in parallel, and yields their results as they end; the
+RunRound = Callable[[JobFunction, Sequence[Job], int, list[str]], Generator[JobResult, None, None]]
+"""Runs the jobs, the given number in parallel, and yields their results as they end; the
 list receives the runs that started.
 """
 CONNECT_SECONDS = 10.0
@@ -97,7 +109,7 @@ def run_jobs(
                 batch = list(left)[:1]
                 at_once = 1
             started: list[str] = []
-            jobs = {run: left[run] for run in batch}
+            jobs = [Job(run, left[run], deaths[run] > 0) for run in batch]
             with closing(run_round(work, jobs, at_once, started)) as reports:
                 try:
                     for job in reports:
@@ -177,7 +189,7 @@ def _check_listening(address: str) -> None:
 def _joblib_round(
     arguments: Mapping[str, Any],
     work: JobFunction,
-    documents: Mapping[str, Document],
+    jobs: Sequence[Job],
     parallel: int,
     started: list[str],
 ) -> Generator[JobResult, None, None]:
@@ -185,9 +197,9 @@ def _joblib_round(
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
-        for run, document in documents.items():
-            started.append(run)
-            yield delayed(work)(run, document)
+        for job in jobs:
+            started.append(job.run)
+            yield delayed(work)(job)
 
     pool = Parallel(
         **arguments, return_as="generator_unordered", pre_dispatch=parallel, batch_size=1
@@ -209,25 +221,25 @@ def _joblib_round(
 def _ray_round(
     options: Mapping[str, Any],
     work: JobFunction,
-    documents: Mapping[str, Document],
+    jobs: Sequence[Job],
     parallel: int,
     started: list[str],
 ) -> Generator[JobResult, None, None]:
     """A round of Ray's tasks with these options; joblib's results of Ray come all at the end."""
     import ray
 
-    def simulate(run: str, document: Document) -> JobResult:  # Ray takes no `partial`
-        return work(run, document)
+    def simulate(job: Job) -> JobResult:  # Ray takes no `partial`
+        return work(job)
 
     task = ray.remote(**options)(simulate)
-    waiting = list(documents.items())
+    waiting = list(jobs)
     running: list[Any] = []
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
-                run, document = waiting.pop(0)
-                started.append(run)
-                running.append(task.remote(run, document))
+                job = waiting.pop(0)
+                started.append(job.run)
+                running.append(task.remote(job))
             (ended, *_), running = ray.wait(running)
             yield ray.get(ended)
     finally:

@@ -1,7 +1,7 @@
 """One run, from its config to its result, and the workers that ties in time would starve."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from laggard.experiments.results.origins import machine_and_versions
 from laggard.experiments.results.result import Result, find_run, hash_of_data, load_result
 from laggard.experiments.results.store import SNAPSHOT
 from laggard.experiments.running import SNAPSHOT_SECONDS
-from laggard.experiments.running.jobs import Document, JobResult
+from laggard.experiments.running.jobs import Job, JobResult
 from laggard.experiments.running.progress import heartbeat
 from laggard.limits import CpuBudget
 from laggard.simulator import Deadlock, Outcome, Stop, Task, simulate
@@ -79,8 +79,9 @@ def run_spec(
     snapshots: float = SNAPSHOT_SECONDS,
     keep_snapshot: bool = False,
     continues: bool = False,
+    scan: bool = True,
 ) -> Result:
-    """The result of a run, simulated unless it exists; see `run`."""
+    """The result of a run, simulated unless it exists; see `run`, and `start_run` for `scan`."""
     if not force and (result := find_run(spec, out)):
         return result
     # This imports torch, before the folder is made: an interrupt meanwhile ends the process.
@@ -88,7 +89,7 @@ def run_spec(
 
     shorter = find_shorter(spec, out) if continues else None
     path = spec.folder(out)
-    with store.start_run(spec, out, fresh=force) as private:
+    with store.start_run(spec, out, fresh=force, scan=scan) as private:
         start = perf_counter()
         data = hash_of_data(spec.config)
         snapshot = private / SNAPSHOT
@@ -145,17 +146,18 @@ def _simulate(
 
 
 def run_job(
-    run: str,
-    document: Document,
+    job: Job,
     folders: Iterable[Path],
     plugins: bytes,
     out: Path,
     force: bool,
+    resumable: Container[str] = (),
     snapshots: float = SNAPSHOT_SECONDS,
 ) -> JobResult:
     """Simulate a run in this process, with one thread by default; an error is returned as text.
 
     Args:
+        resumable: the ids of runs of which killed processes left snapshots.
         folders: where plugins are looked for.
         plugins: those of `__main__`, as `pack_plugins` makes them.
     """
@@ -164,11 +166,12 @@ def run_job(
     try:
         look_in(*folders)
         receive_plugins(plugins)
-        spec = RunSpec(parse(document), threads=1)
-        run_spec(spec, out, force, partial(heartbeat, out=out), snapshots)
+        spec = RunSpec(parse(job.document), threads=1)
+        scan = job.lost or job.run in resumable
+        run_spec(spec, out, force, partial(heartbeat, out=out), snapshots, scan=scan)
     except Exception as error:  # no error may stop the other runs of the sweep
         failure = error_line(error)
-    return JobResult(run, perf_counter() - start, failure)
+    return JobResult(job.run, perf_counter() - start, failure)
 
 
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A grid of runs: finished runs are kept, the rest is simulated, on all cores if that pays."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -150,19 +150,30 @@ def _run_missing(
     if not missing:
         return
     parallel = min(jobs or jobs_for(missing, backend), len(missing))
-    if parallel > 1 or backend != "loky":
-        yield from _run_elsewhere(missing, out, force, parallel, backend, snapshots)
-        return
-    for spec in missing:
-        yield _run_here(spec, out, force, progress, snapshots)
+    folder = out / missing[0].config.name
+    resumable = store.remove_stale(folder)
+    try:
+        if parallel > 1 or backend != "loky":
+            yield from _run_elsewhere(missing, out, force, parallel, backend, snapshots, resumable)
+            return
+        for spec in missing:
+            scan = spec.id in resumable
+            yield _run_here(spec, out, force, progress, snapshots, scan)
+    finally:
+        store.remove_stale(folder)  # left by workers that were killed
 
 
 def _run_here(
-    spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None, snapshots: float
+    spec: RunSpec,
+    out: Path,
+    force: bool,
+    progress: ProgressDisplay | None,
+    snapshots: float,
+    scan: bool,
 ) -> RunEnd:
     start = perf_counter()
     try:
-        result = run_spec(spec, out, force, progress, snapshots)
+        result = run_spec(spec, out, force, progress, snapshots, scan=scan)
     except Exception as error:  # no error may stop the other runs of the sweep
         return RunEnd(spec, None, perf_counter() - start, error_line(error))
     return RunEnd(spec, result, perf_counter() - start)
@@ -175,6 +186,7 @@ def _run_elsewhere(
     parallel: int,
     backend: str,
     snapshots: float,
+    resumable: Container[str],
 ) -> Iterator[RunEnd]:
     """Simulate runs in other processes, the longest first."""
     queue = {spec.id: spec for spec in sorted(missing, key=rough_seconds, reverse=True)}
@@ -196,13 +208,11 @@ def _run_elsewhere(
         plugins=plugins,
         out=out.resolve(),
         force=force,
+        resumable=resumable,
         snapshots=snapshots,
     )
-    try:
-        for job in run_jobs(work, documents, parallel, backend, finished):
-            yield _read_result(job, queue[job.run], out)
-    finally:
-        store.remove_stale(out / missing[0].config.name)  # left by workers that were killed
+    for job in run_jobs(work, documents, parallel, backend, finished):
+        yield _read_result(job, queue[job.run], out)
 
 
 def _read_result(job: JobResult, spec: RunSpec, out: Path) -> RunEnd:

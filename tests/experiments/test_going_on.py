@@ -22,6 +22,7 @@ from laggard.experiments.config.grid import runs
 from laggard.experiments.results import snapshots as files
 from laggard.experiments.results import store
 from laggard.experiments.results.store import SNAPSHOT
+from laggard.experiments.running import jobs as running_jobs
 from laggard.experiments.running.run import run_spec
 from laggard.simulator.engine import snapshots
 from tests.experiments.killing import ROOT
@@ -110,13 +111,18 @@ def test_snapshot_stays_until_its_run_is_finished(spec, tmp_path, interrupted):
     assert not left.parent.exists()
 
 
+def take_snapshot(path, own):
+    store._prepare_folder(own, fresh=False)
+    store._take_snapshot(path, own)
+
+
 def test_only_one_process_takes_a_snapshot(spec, tmp_path, interrupted):
     path = spec.folder(tmp_path)
     for _ in range(5):
         leave(interrupted(spec, tmp_path, 5).parent, spec)
         owns = [path.with_name(f"own{number}") for number in range(8)]
         with ThreadPoolExecutor(len(owns)) as pool:
-            list(pool.map(lambda own: store._prepare_folder(path, own, False), owns))
+            list(pool.map(lambda own: take_snapshot(path, own), owns))
         (taken,) = path.parent.glob(f"*/{SNAPSHOT}")
         assert taken.parent in owns
         taken.unlink()
@@ -220,6 +226,54 @@ def test_killed_process_resumes_bit_for_bit(toy, tmp_path):
     result = run(load(path), out)
     assert result.manifest["resumed"] == 1
     assert contents(result) == whole
+
+
+def test_sweep_resumes_and_removes_what_was_left(toy, tmp_path, interrupted):
+    """The snapshots are of processes that died before the sweep began."""
+    config = load(toy("sweep: {seed: [0, 1, 2]}"))
+    out = tmp_path / "out"
+    planned = runs(config)
+    for spec in planned[:2]:
+        leave(interrupted(spec, out).parent, spec)
+    results = sweep(config, out)
+    assert ["resumed" in result.manifest for result in results] == [True, True, False]
+    assert not list(out.glob("toy/.*"))
+
+
+def test_run_of_a_dead_worker_resumes(toy, tmp_path, interrupted, monkeypatch):
+    """The worker dies in the sweep, after its snapshot; the sweep then runs it again."""
+    config = load(toy("sweep: {seed: [0, 1]}"))
+    out = tmp_path / "out"
+    spec = runs(config)[0]
+    deaths = iter([True, False])
+
+    def dies_once(work, jobs, parallel, started):
+        started += [job.run for job in jobs]
+        if next(deaths):
+            leave(interrupted(spec, out).parent, spec)
+            raise RuntimeError("a worker has died")
+        yield from map(work, jobs)
+
+    monkeypatch.setitem(running_jobs.ENGINES, "loky", lambda *_: dies_once)
+    results = sweep(config, out, jobs=2)
+    assert ["resumed" in result.manifest for result in results] == [True, False]
+
+
+def test_sweep_reads_its_folder_equally_often_for_more_runs(toy, tmp_path, monkeypatch):
+    reads = []
+    for function in (os.listdir, os.scandir):
+
+        def read(path=".", function=function):
+            reads.append(str(path))
+            return function(path)
+
+        monkeypatch.setattr(os, function.__name__, read)
+    counts = []
+    for number in (1, 5):
+        folder = tmp_path / str(number) / "toy"
+        sweep(load(toy(f"sweep: {{seed: {list(range(number))}}}")), folder.parent)
+        counts.append(reads.count(str(folder)))
+    assert 0 < counts[0] == counts[1]
 
 
 @posix
