@@ -156,7 +156,7 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
         }
         if has(ladder, "delay", "50 at once"):
             own = (by_seed(ladder, "accuracy", delay=name) for name in ("50", "50 at once"))
-            beside["points points_ahead, each at its best rate"] = points_ahead(*own)
+            beside["points ahead, each at its best rate"] = points_ahead(*own)
         answers.append(
             Answer(
                 asks="Must staleness be ramped up?",
