@@ -36,7 +36,6 @@ GRADIENTS_PER_WORKER = 40
 """The length of a simulation."""
 MOST_SECONDS = 5.0
 """Of CPU time that a simulation may take."""
-WHOLE_TICKS = MaxNLocator(5, integer=True)
 SHOWN_GRADIENTS = 30
 """Of each worker in the timeline, from the start."""
 TOPOLOGY_KEYS = ("topology", "graph", "arguments")
@@ -160,7 +159,11 @@ def picture_of(result: Result) -> bytes:
         below = picture.add_axes((0.08, 0.09, 0.79, 0.28))
         bars = _draw_timeline(above, result)
         picture.colorbar(
-            bars, cax=scale, label="staleness (updates)", format=PLAIN, ticks=WHOLE_TICKS
+            bars,
+            cax=scale,
+            label="staleness (updates)",
+            format=PLAIN,
+            ticks=MaxNLocator(5, integer=True),
         )
         _draw_staleness(below, result)
         stream = BytesIO()
@@ -321,6 +324,8 @@ def explore(method: str = "async_ps", workers: int = 8) -> Playground:
         ConfigError: there is no such method, or it does not work on this cluster.
 
     Example:
-        >>> playground = explore("sync_ps", workers=4)  # doctest: +SKIP
+        >>> playground = explore("sync_ps", workers=4)  # the last line of a cell shows it
+        >>> playground.result.config.algorithm.name
+        'sync_ps'
     """
     return Playground(Knobs(method, workers))

@@ -227,8 +227,8 @@ def _draw_messages(axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], unt
         A note where there are too many to draw.
     """
     rows = dict(zip(ranks, range(len(ranks)), strict=True))
-    servers = messages.loc[messages["receiver"] < 0, "receiver"].unique()
-    rows |= dict.fromkeys(servers, len(ranks))
+    ends = messages[["sender", "receiver"]].to_numpy()
+    rows |= dict.fromkeys(ends[ends < 0], len(ranks))
     places = messages.assign(start=messages["sender"].map(rows), end=messages["receiver"].map(rows))
     places = places[(places["sent"] <= until) & places["arrived"].notna()]
     shown = places.dropna(subset=["start", "end"])
@@ -236,8 +236,8 @@ def _draw_messages(axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], unt
         return f"{len(shown)} messages are not drawn: at most {MAX_MESSAGES}, by an earlier `until`"
     are_tokens = shown["content"] == "token"
     for label, dash, chosen in (("message", "-", ~are_tokens), ("token", ":", are_tokens)):
-        ends = shown.loc[chosen, ["sent", "start", "arrived", "end"]].to_numpy(float)
-        lines = ends.reshape(-1, 2, 2)  # (messages, sending and arrival, time and row)
+        points = shown.loc[chosen, ["sent", "start", "arrived", "end"]].to_numpy(float)
+        lines = points.reshape(-1, 2, 2)  # (messages, sending and arrival, time and row)
         if len(lines):
             axes.add_collection(LineCollection(lines, label=label, linestyle=dash, **MESSAGE))
     return ""

@@ -243,11 +243,15 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
             name = f"along ASGD's runs, {FORMS[form]} at {strength:g}, {workers:g} workers"
             shares[name] = estimate(found)
     number = shares.pop("along its own runs, 8 workers")
+    percent = abs(100 * (1 - number.value))
+    direction = "nearer"
+    if number.value > 1:
+        direction = "less near"
     return [
         Answer(
             asks="Is the compensated gradient nearer to the fresh one?",
-            says=f"{abs(100 * (1 - number.value)):.1f} % {'nearer' if number.value < 1 else 'farther'} "
-            "than the stale one, along the runs of DC-ASGD-a with 8 workers",
+            says=f"in runs of DC-ASGD-a with 8 workers it is {percent:.1f} % {direction} to it "
+            "than the stale gradient",
             number=number,
             unit="of the stale gradient's distance",
             paper="the compensated gradient is nearer to the fresh one than the stale one is",

@@ -300,7 +300,7 @@ def decide_full_card(table: pd.DataFrame) -> list[Answer]:
     return [
         Answer(
             asks="What does it cost that a server's card is full?",
-            says=f"{times_as_large(full, free).value:.1f} times the time",
+            says=f"{times_as_large(full, free).value:.1f} times as long",
             number=times_as_large(full, free),
             unit="times the time of a free network",
             paper="asynchronous SGD is much worse where a server's traffic is congested",

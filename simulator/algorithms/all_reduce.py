@@ -74,7 +74,8 @@ class AllReduce(Compressing, Reducing, Bucketed):
         reduce = collective.reduce
         state = node.state or self.rule.init(node.weights)
         while True:
-            gradient = message = yield node.compute(node.weights)
+            gradient = yield node.compute(node.weights)
+            message = gradient
             if encoder is not None:
                 yield node.work(encoder.seconds)
                 message = encoder.encode_gradient(gradient)

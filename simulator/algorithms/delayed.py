@@ -179,7 +179,8 @@ class DelayedStages(Algorithm):
                     asked.append(server)
 
     def server(self, node: Node) -> Role:
-        size, state = self.sizes(node)[node.rank], self.rule.init(node.weights)
+        size = self.sizes(node)[node.rank]
+        state = self.rule.init(node.weights)
         while True:
             worker, piece = yield node.receive()
             if piece is not None:

@@ -89,7 +89,8 @@ class LocalSGD(Compressing, Sharded):
             size = 1.0
             if encoder is not None:
                 yield node.work(encoder.seconds)
-                result, size = encoder.encode_change(result, gradients[-1]), encoder.size
+                result = encoder.encode_change(result, gradients[-1])
+                size = encoder.size
             servers.push((gradients, result, node.samples), size=size)
 
     def server(self, node: Node) -> Role:

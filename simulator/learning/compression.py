@@ -232,8 +232,11 @@ class Encoder:
     """
 
     def __init__(self, compress: Compress, rank: int, params: int) -> None:
-        self._compress, self._rank, self._learns = compress, rank, params > 0
-        self.size, self.seconds = compress.size(params), compress.codec_seconds
+        self.size = compress.size(params)
+        self.seconds = compress.codec_seconds
+        self._compress = compress
+        self._rank = rank
+        self._learns = params > 0
         self._calls = 0
         self._memory: Promise | None = None  # e, or h of ef21; None is 0
         self._whole: Promise | None = None  # p of the last message
@@ -260,7 +263,8 @@ class Encoder:
         if self._memory is not None:
             whole = Derived((value, self._memory), add)
         message = Derived((whole,), compress)
-        self._memory, self._whole = Derived((whole, message), sub), whole
+        self._memory = Derived((whole, message), sub)
+        self._whole = whole
         return message
 
     def encode_gradient(self, gradient: GradientPromise) -> GradientPromise:

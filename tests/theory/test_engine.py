@@ -51,15 +51,31 @@ METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
 HASHES = "the seed of Python's hashes changes nothing"
 HERE = [name for name in IDENTITIES if name != HASHES]
 STEPS = 15
-SLOW = pytest.param(60, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("updates", [STEPS, SLOW])
 @pytest.mark.parametrize("name", HERE)
-def test_methods_keep_identities(name: str, updates: int) -> None:
+def test_methods_keep_identities(name: str) -> None:
     """For each identity of `laggard.simulator.testing`, count the methods that satisfy it."""
-    broken = {each: how_broken(name, make, updates) for each, make in METHODS.items()}
-    all_but(f"{name}, {updates} updates", {each: how for each, how in broken.items() if how})
+    check_identity(name, ALGORITHMS, STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HERE)
+def test_variants_keep_identities(name: str) -> None:
+    """Over more updates, with other settings too."""
+    check_identity(name, METHODS, 4 * STEPS)
+
+
+def check_identity(
+    name: str, methods: Mapping[str, Callable[[Rule], Algorithm]], updates: int
+) -> None:
+    """State for how many of the methods an identity holds; all must keep it."""
+    broken = {each: how_broken(name, make, updates) for each, make in methods.items()}
+    all_but(
+        f"{name}, {updates} updates",
+        {each: how for each, how in broken.items() if how},
+        len(methods),
+    )
 
 
 def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEPS) -> str:
@@ -71,10 +87,10 @@ def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEP
     return ""
 
 
-def all_but(text: str, broken: Mapping[str, str]) -> None:
-    """A statement about every method, of which those in `broken` are exceptions."""
+def all_but(text: str, broken: Mapping[str, str], methods: int) -> None:
+    """A statement about so many methods, of which those in `broken` are exceptions."""
     statement = Statement(
-        f"{text}: methods", "laggard.simulator.testing", len(METHODS), len(METHODS) - len(broken)
+        f"{text}: methods", "laggard.simulator.testing", methods, methods - len(broken)
     )
     assert not broken, f"{statement}, but not {broken}"
     check(statement)
@@ -83,7 +99,7 @@ def all_but(text: str, broken: Mapping[str, str]) -> None:
 def one_method(identity: str, name: str = "async_ps") -> None:
     """The statement that every method keeps an identity, asked of one."""
     broken = how_broken(identity, METHODS[name])
-    all_but(identity, {name: broken} if broken else {})
+    all_but(identity, {name: broken} if broken else {}, methods=1)
 
 
 @pytest.mark.slow
@@ -95,7 +111,7 @@ def test_hash_seed_changes_no_bit(updates: int) -> None:
     assert there is not None
     pairs = zip(trials.items(), there, strict=True)
     others = {each: "other bits" for (each, trial), its in pairs if fingerprint(trial.run()) != its}
-    all_but(f"{HASHES}, {updates} updates", others)
+    all_but(f"{HASHES}, {updates} updates", others, len(METHODS))
 
 
 def durations(workers: int, algorithm: Algorithm) -> np.ndarray:

@@ -152,8 +152,7 @@ class AsyncDiLoCo(Algorithm):
         if self.cgad is not None:
             return self.cgad.step(change, state, node.weights, self.outer_lr, staleness)
         assert self.heloco is not None
-        mu, lr = self.outer_momentum, self.outer_lr
-        return self.heloco.step(change, state, mu, lr, node.shapes)
+        return self.heloco.step(change, state, self.outer_momentum, self.outer_lr, node.shapes)
 
     def steps(self, worker: int, speeds: dict[int, float]) -> int:
         """The local steps that `worker` is to make next."""

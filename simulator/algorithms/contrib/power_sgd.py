@@ -53,7 +53,8 @@ class PowerSGD(Reducing):
     coin: NonNegativeInt = field(default=0, kw_only=True)
 
     def worker(self, node: Node) -> Role:
-        nodes, factors = len(node.members), Factors(node.shapes, self.rank)
+        nodes = len(node.members)
+        factors = Factors(node.shapes, self.rank)
         state = node.state or self.rule.init(node.weights)
         right: Promise = known(factors.first_right(node.weights, self.coin))
         error: Promise = known(0 * node.weights)
@@ -66,8 +67,10 @@ class PowerSGD(Reducing):
             left = yield from self.sum(node, left, factors.left_width, 1)
             left = Derived((left,), factors.orthonormal)
             right = Derived((whole, left), factors.times_left)
-            right = (yield from self.sum(node, right, factors.right_width, 2)) * (1 / nodes)
-            mean = Derived((left, right, vectors * (1 / nodes)), factors.join)
+            right = yield from self.sum(node, right, factors.right_width, 2)
+            right = right * (1 / nodes)
+            vectors = vectors * (1 / nodes)
+            mean = Derived((left, right, vectors), factors.join)
             error = Derived((whole, mean), factors.rest_of)
             counted = gradient.map(lambda _, mean: mean, mean, batches=nodes)
             weights, state = self.rule.update(node.weights, [counted], state)
@@ -124,7 +127,8 @@ class Factors:
         self.right_width = sum(m * rank for _, _, m, rank in self._matrices)
         self.vector_width: int | None = start - sum(n * m for _, n, m, _ in self._matrices)
         if not self._matrices:
-            self.vector_width, self._vectors = None, [slice(None)]
+            self.vector_width = None
+            self._vectors = [slice(None)]
 
     def first_right(self, weights: "Tensor", coin: int) -> "Tensor":
         """The first Q, the same at all nodes and for all members."""

@@ -13,11 +13,6 @@ SOURCE = Path(__file__).with_name("lenet.cu")
 PARAMETERS = 61_706
 WHOLE = 8
 """The phases of a gradient; fewer cut the work off after that one."""
-PHASES = (
-    "images and kernels", "convolution 1", "convolution 2", "full layers, loss",
-    "gradients of full layers", "delta of the second maps", "gradient of convolution 2",
-    "delta of the first maps", "gradient of convolution 1",
-)  # fmt: skip
 
 
 class Gradients(NamedTuple):
@@ -60,7 +55,7 @@ class OnCpu:
 
 
 class OnGpu:
-    """The kernel on the current GPU, by NVRTC.
+    """The kernel on the current GPU, by NVRTC; no GPU has run it yet.
 
     `torch.cuda._compile_kernel` is private: a torch without it raises `AttributeError`.
 

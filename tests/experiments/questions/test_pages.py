@@ -1,5 +1,8 @@
 """The command, the first page and the cards: what they say is what the stored numbers give."""
 
+import json
+from html import escape
+
 import pytest
 
 from laggard.experiments.cli import main
@@ -32,6 +35,21 @@ def test_pages_are_those_of_the_stored_numbers():
     texts = page_texts(ROOT / "REPRODUCTION.md", ROOT / "results" / "questions")
     outdated = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
     assert [path.name for path in outdated] == []
+
+
+def test_stored_notebook_shows_the_present_answers():
+    """Its output is stored; it is run again when a table of numbers changes."""
+    notebook = json.loads((ROOT / "notebooks/08_questions.ipynb").read_text(encoding="utf-8"))
+    outputs = "".join(
+        line
+        for cell in notebook["cells"]
+        for output in cell.get("outputs", [])
+        for line in output.get("data", {}).get("text/html", [])
+    )
+    for name, question in QUESTIONS.items():
+        numbers = read_numbers(name)
+        if not numbers.empty:
+            assert escape(question.decide(numbers)[0].says, quote=False) in outputs
 
 
 def test_numbers_stand_in_the_block_alone():
