@@ -244,13 +244,13 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
             shares[name] = estimate(found)
     number = shares.pop("along its own runs, 8 workers")
     percent = abs(100 * (1 - number.value))
-    direction = "nearer"
+    direction = "nearer to"
     if number.value > 1:
-        direction = "less near"
+        direction = "farther from"
     return [
         Answer(
             asks="Is the compensated gradient nearer to the fresh one?",
-            says=f"in runs of DC-ASGD-a with 8 workers it is {percent:.1f} % {direction} to it "
+            says=f"in runs of DC-ASGD-a with 8 workers it is {percent:.1f} % {direction} it "
             "than the stale gradient",
             number=number,
             unit="of the stale gradient's distance",
