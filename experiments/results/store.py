@@ -266,16 +266,18 @@ def remove_stale(path: Path) -> frozenset[str]:
     index files of other hosts are removed after one hour.
 
     Returns:
-        The ids of the runs that can resume.
+        The ids of the unfinished runs of which processes of this host have snapshots. Whether a
+        process has ended is asked when its run starts: a killed one lives for some milliseconds.
     """
     resumable = set()
     for file in path.glob(".*"):
-        if _is_abandoned(file):
+        process = _owner_of(file)
+        if process is not None:
             run = file.name[1:13]
             finished = (path / run / MANIFEST).is_file()
             if not finished and (file / SNAPSHOT).is_file():
                 resumable.add(run)
-            else:
+            elif not alive(process):
                 rmtree(file, ignore_errors=True)
         elif _is_stale_index(file):
             with suppress(OSError):  # another process removed it first
@@ -283,16 +285,24 @@ def remove_stale(path: Path) -> frozenset[str]:
     return frozenset(resumable)
 
 
-def _is_abandoned(folder: Path) -> bool:
-    """Whether it is a private folder of a process of this host that has ended.
+def _owner_of(folder: Path) -> int | None:
+    """The process of this host whose private folder it is; None where it is another file.
 
     A link is none: laggard makes no links, so what it leads to is another's.
     """
     if folder.is_symlink():
-        return False
+        return None
     host = re.escape(platform.node())
     match = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{host}\.(\d+)(\.old)?", folder.name)
-    return match is not None and not alive(int(match[1]))
+    if match is None:
+        return None
+    return int(match[1])
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether it is a private folder of a process of this host that has ended."""
+    process = _owner_of(folder)
+    return process is not None and not alive(process)
 
 
 def _is_stale_index(file: Path) -> bool:

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from laggard import load, load_result, load_results, run, sweep
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import ResultError
-from laggard.experiments.results.store import FILES
+from laggard.experiments.results.store import FILES, SNAPSHOT, remove_stale
 from tests.experiments.conftest import TOY, write_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -407,3 +407,14 @@ def test_question_is_stored_and_changes_no_run(toy, tmp_path):
 )
 def test_first_comment_is_the_question(toy, head, asked):
     assert load(toy(text=head + TOY.partition("\n")[2])).question == asked
+
+
+def test_snapshot_of_a_process_that_still_lives_may_be_resumed(tmp_path):
+    """A sweep that is started again at once finds its killed workers alive for a moment."""
+    run = "0123456789ab"
+    private = tmp_path / f".{run}.{platform.node()}.{os.getpid()}"
+    private.mkdir()
+    assert remove_stale(tmp_path) == frozenset()
+    (private / SNAPSHOT).write_bytes(b"")
+    assert remove_stale(tmp_path) == {run}
+    assert private.is_dir()
