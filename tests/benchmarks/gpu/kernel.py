@@ -7,12 +7,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from laggard.models import Dataset, LeNet5, Supervised
+from laggard.models.backends.batched import EVERYTHING
+from laggard.models.backends.chunked import Chunked, CudaMemory
+from laggard.models.backends.unfolded import Unfolded
+from laggard.models.variants import Indexable
 
 SOURCE = Path(__file__).with_name("lenet.cu")
 PARAMETERS = 61_706
-WHOLE = 8
-"""The phases of a gradient; fewer cut the work off after that one."""
+PHASES = (
+    "load weights and images",
+    "first convolution",
+    "second convolution",
+    "linear layers and loss",
+    "gradients of the linear layers",
+    "gradient behind the second pool",
+    "gradient of the second convolution",
+    "gradient behind the first pool",
+    "gradient of the first convolution",
+)
+"""What a block does, in this order; a launch may be cut off after any of them."""
+WHOLE = len(PHASES) - 1
 
 
 class Gradients(NamedTuple):
@@ -42,15 +60,22 @@ class OnCpu:
         """The shared memory of a block (bytes)."""
         return int(self._library.block_bytes())
 
-    def __call__(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> Gradients:
-        """Gradients at weights `(models, PARAMETERS)`, of the samples `index` `(models, batch)`."""
+    def __call__(
+        self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor, until: int = WHOLE
+    ) -> Gradients:
+        """Gradients at weights `(models, PARAMETERS)`, of the samples `index` `(models, batch)`.
+
+        Args:
+            until: the number of the last phase that is done.
+        """
         models, batch = index.shape
         groups = -(-batch // self._group)
         parts = torch.empty(models, groups, PARAMETERS)
         losses, values = torch.empty(models, batch), torch.empty(models, PARAMETERS)
         tensors = (weights, x, y, index, parts, losses, values)
         pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-        self._library.gradients(*pointers, ctypes.c_int(batch), ctypes.c_int(models))
+        numbers = [ctypes.c_int(number) for number in (batch, models, until)]
+        self._library.gradients(*pointers, *numbers)
         return Gradients(values, losses.sum(dim=1))
 
 
@@ -77,7 +102,7 @@ class OnGpu:
     def __call__(
         self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor, until: int = WHOLE
     ) -> Gradients:
-        """As of `OnCpu`, with all tensors on the GPU; `until` cuts off after a phase."""
+        """As of `OnCpu`, with all tensors on the GPU."""
         models, batch = index.shape
         groups = -(-batch // self._group)
         shape = (models * groups, PARAMETERS)
@@ -92,6 +117,46 @@ class OnGpu:
         blocks = -(-PARAMETERS // self._threads)
         self._add((blocks, models, 1), block, (parts, values, groups))
         return Gradients(values, losses.sum(dim=1))
+
+
+Kernel = OnCpu | OnGpu
+
+
+class Fused:
+    """The kernel as a backend of the engine; evaluations go to torch, as those of `Unfolded`."""
+
+    lanes = EVERYTHING
+    name = "fused"
+
+    def __init__(self, kernel: Kernel, module: nn.Module) -> None:
+        self._kernel = kernel
+        self._torch = Unfolded(module, cross_entropy)
+
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            raise TypeError("the fused kernel reads plain tensors: expected no augmentation")
+        return self._kernel(weights.contiguous(), x, y, index.long().contiguous())
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        return self._torch.outputs(weights, x)
+
+
+class FusedLeNet(Supervised):
+    """LeNet-5 on a data set of its images, whose gradients come from the fused kernel."""
+
+    def __init__(self, kernel: Kernel, data: Dataset, batch: int, device: torch.device) -> None:
+        super().__init__(LeNet5().build, data, batch, device=device.type, backend="unfold")
+        module = LeNet5().build(data.shape, data.classes).to(device)
+        self._backend = Chunked(Fused(kernel, module), memory=memory_of(device))
+
+
+def memory_of(device: torch.device) -> CudaMemory | None:
+    """The memory of a GPU; None of a CPU, where none is measured."""
+    if device.type == "cuda":
+        return CudaMemory(device)
+    return None
 
 
 def block_bytes(group: int) -> int:

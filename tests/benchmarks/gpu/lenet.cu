@@ -335,12 +335,13 @@ extern "C" int block_bytes() { return sizeof(Block); }
 // All models, one block after another.
 extern "C" void gradients(const float* weights, const float* x, const long long* y,
                           const long long* index, float* parts, float* losses, float* sums,
-                          int batch, int models) {
+                          int batch, int models, int until) {
   static Block block;
   const int groups = (batch + G - 1) / G;
   for (int model = 0; model < models; model++) {
     for (int group = 0; group < groups; group++)
-      gradient_of_group(block, weights, x, y, index, parts, losses, batch, 8, group, model);
+      gradient_of_group(block, weights, x, y, index, parts, losses, batch, until, group,
+                        model);
     for (int number = 0; number < PARAMETERS; number++)
       add_parts(parts, sums, groups, number, model);
   }
