@@ -10,7 +10,13 @@ import jinja2
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE
 from laggard.experiments.questions.pictures import describe_rates, has_picture, question_picture
-from laggard.experiments.questions.presentation import interval_text, number_text, word_text
+from laggard.experiments.questions.presentation import (
+    interval_text,
+    number_text,
+    paper_text,
+    seeds_text,
+    word_text,
+)
 from laggard.experiments.questions.question import Answer, Question
 from laggard.experiments.questions.store import read_numbers
 from laggard.experiments.questions.words import Word, seeds_needed
@@ -73,8 +79,8 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []
     for answer in answers:
-        seeds = f", {answer.number.seeds} seeds" if answer.number.seeds else ""
-        lines.append(f"- **{answer.says}.** {number_text(answer.number, answer.unit)}{seeds}.")
+        parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
+        lines.append(f"- **{answer.says}.** {', '.join(filter(None, parts))}.")
         middle = answer.number.median
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
@@ -116,20 +122,26 @@ def _bar_text(answer: Answer) -> str:
     return f"bar, {_OWNERS[answer.bar_of]}: {' and '.join(sides)}"
 
 
+_BY_NEW_SEEDS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
+"""The order of the first table."""
 _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 
 def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> str:
-    rows = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own[:1]]
+    first = [(QUESTIONS[name], own[0]) for name, own in answers.items() if own]
+    every = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
     counts = dict.fromkeys(Word, 0)
-    for own in answers.values():
-        for answer in own:
-            counts[answer.judgement.word] += 1
+    for _, answer in every:
+        counts[answer.judgement.word] += 1
+    told = [row for row in first if row[1].judgement.word in _BY_NEW_SEEDS]
+    told.sort(key=lambda row: _BY_NEW_SEEDS.index(row[1].judgement.word))
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
     rendered: str = page.render(
-        rows=rows,
+        told=told,
+        others=[row for row in first if row not in told],
+        differ=[row for row in every if row[1].judgement.word is Word.DIFFERS],
         missing=missing,
         counts=counts,
         judged=sum(number for word, number in counts.items() if word is not Word.NONE),
@@ -138,6 +150,6 @@ def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> st
         Word=Word,
         cards=CARDS.as_posix(),
         number_text=number_text,
-        word_text=word_text,
+        paper_text=paper_text,
     )
     return rendered

@@ -43,7 +43,9 @@ from laggard.experiments.questions.question import Picture, Question
 from laggard.experiments.questions.words import SeedEstimate, estimate
 from laggard.experiments.theory.stability import critical
 
-LINE = "largest stable rate of a quadratic; its curvature is fitted to the cliffs at delays from 8"
+LINE = "largest stable rate in theory, for one curvature, fitted to where accuracy falls"
+FITTED_FROM = 8
+"""The least delay at which theory's line is fitted and drawn: without a delay it is far too high."""
 BEST = "best rate of the delay"
 USUAL = 10**-2.5
 MOMENTUM = 0.9
@@ -55,7 +57,7 @@ LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     """Accuracy over learning rate and delay: the seeds that ran the whole grid, by optimiser.
 
-    Marked are the best rate of each delay and the rate 10^-2.5; a cell is grey where half of the
+    Marked are the best rate of each delay and one rate for all; a cell is grey where half of the
     seeds diverged or ended at chance, which is taken as the least accuracy of all.
     """
     grid = _whole_grid(table)
@@ -75,9 +77,10 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
         bar = figure.colorbar(colours, ax=list(panels), label="final test accuracy (%)", pad=0.02)
         bar.formatter = PERCENT
         note = (
-            "Cells: mean of the seeds, in %; grey: diverged, or at chance. White frame: the best "
+            "Cells: mean accuracy of the seeds, in %; grey: diverged, or at chance. White frame: the "
+            f"best rate of a delay; dashed: one rate for all, {usual_rate(grid):.1g}. "
+            f"n = {span([grid['seed'].nunique()])} seeds"
         )
-        note += f"rate of a delay; dashed: 10^-2.5. n = {span([grid['seed'].nunique()])} seeds"
         legend(figure, panels, [note])
     return figure
 
@@ -90,8 +93,7 @@ def describe_rates(table: pd.DataFrame) -> str:
     at_usual, at_best = [], []
     for optimiser, name in NAMES.items():
         cells = select(grid, optimiser=optimiser).pivot_table("value", "delay", "lr")
-        rates = cells.columns.to_numpy(float)
-        usual = cells.iloc[:, int(np.argmin(abs(np.log(rates / USUAL))))]
+        usual = cells[usual_rate(grid)]
         lost = usual.index[usual <= chance + 5 * POINT]
         if len(lost):
             at_usual.append(f"{name} from a delay of {lost.min():g} on")
@@ -101,9 +103,15 @@ def describe_rates(table: pd.DataFrame) -> str:
         at_best.append(f"{name} {cost:.1f} points")
     one_rate = " and ".join(at_usual)
     return (
-        f"At one rate for all, 10^-2.5, accuracy is at chance: {one_rate}. Each at its best rate, "
-        f"a delay of {longest:g} updates costs {' and '.join(at_best)}."
+        f"At one rate for all, {usual_rate(grid):.1g}, accuracy is at chance: {one_rate}. Each at its "
+        f"best rate, a delay of {longest:g} updates costs {' and '.join(at_best)}."
     )
+
+
+def usual_rate(table: pd.DataFrame) -> float:
+    """The rate of the grid that is nearest to the one for all."""
+    rates = np.sort(table["lr"].unique()).astype(float)
+    return float(rates[np.argmin(abs(np.log(rates / USUAL)))])
 
 
 def _whole_grid(table: pd.DataFrame) -> pd.DataFrame:
@@ -120,10 +128,10 @@ def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: Scal
     draw_cells(axes, np.where(lost, np.nan, values), np.zeros_like(lost), names, colours, 6.5)
     for row, column in np.argwhere(lost):
         axes.add_patch(Rectangle((column, row), 1, 1, facecolor=LIGHT, edgecolor="none"))
-    usual = int(np.argmin(abs(np.log(cells.columns.to_numpy(float)) - np.log(USUAL))))
+    usual = int(np.argmin(abs(np.log(cells.columns.to_numpy(float) / USUAL))))
     for row, column in enumerate(values.argmax(axis=1)):
-        _frame(axes, column, row, "-", "white")
-        _frame(axes, usual, row, (0, (2, 2)), "black")
+        _frame(axes, column, row, 0.06, "-", "white")
+        _frame(axes, usual, row, 0.14, (0, (2, 2)), "black")
     _draw_stability(axes, cells)
     rates = [label_text(rate) for rate in cells.columns]
     delays = [label_text(delay) for delay in cells.index]
@@ -131,9 +139,9 @@ def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: Scal
     name_ticks(axes.yaxis, np.arange(len(delays)) + 0.5, delays)
 
 
-def _frame(axes: Axes, column: int, row: int, dashes: Any, colour: str) -> None:
-    place = (column + 0.08, row + 0.08)
-    frame = Rectangle(place, 0.84, 0.84, fill=False, edgecolor=colour, linestyle=dashes)
+def _frame(axes: Axes, column: int, row: int, inset: float, dashes: Any, colour: str) -> None:
+    place, side = (column + inset, row + inset), 1 - 2 * inset
+    frame = Rectangle(place, side, side, fill=False, edgecolor=colour, linestyle=dashes)
     axes.add_patch(frame)
 
 
@@ -142,15 +150,15 @@ def _draw_stability(axes: Axes, cells: pd.DataFrame) -> None:
     delays, rates = cells.index.to_numpy(), cells.columns.to_numpy(float)
     limits = np.array([critical(int(delay), MOMENTUM, nesterov=False)[0] for delay in delays])
     edges = np.array([cliff_rate(cells.loc[delay].rename_axis("lr")) for delay in delays])
-    late = (delays >= 8) & np.isfinite(edges)
+    late = (delays >= FITTED_FROM) & np.isfinite(edges)
     if not late.any():
         return
     fitted = limits * np.exp(np.mean(np.log(edges[late]) - np.log(limits[late])))
     logs = np.log(rates)
     before, after = 2 * logs[0] - logs[1], 2 * logs[-1] - logs[-2]
     columns = [-0.5, *(np.arange(len(rates)) + 0.5), len(rates) + 0.5]
-    places = np.interp(np.log(fitted), [before, *logs, after], columns)
-    draw_steps(axes, places.clip(0, len(rates)), LINE)
+    places = np.interp(np.log(fitted), [before, *logs, after], columns).clip(0, len(rates))
+    draw_steps(axes, np.where(delays >= FITTED_FROM, places, np.nan), LINE)
 
 
 def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:

@@ -38,18 +38,31 @@ def interval_text(shown: Interval) -> str:
     return f"{shown.value:,.{digits}f} ({ends})"
 
 
-def word_text(answer: Answer) -> str:
-    """What the paper says, and the word; with the first word, where that was another."""
+def paper_text(answer: Answer) -> str:
+    """What the papers say, in quotation marks; a dash where they say nothing."""
     if not answer.paper:
         return "–"
-    text = f"“{answer.paper}”"
+    return f"“{answer.paper}”"
+
+
+def word_text(answer: Answer) -> str:
+    """What the papers say, and the word; with the first word, where that was another."""
+    text = paper_text(answer)
     judgement = answer.judgement
-    if judgement.word is Word.NOT_DECIDED:  # the page says why, once
-        text = f"{text}: {judgement.word}"
-    elif judgement.word is not Word.NONE:
+    if judgement.word is not Word.NONE:
         text = f"{text}: {judgement}"
     if answer.first_said and answer.first_said != judgement.word:
         text = f"{text} (first said: {answer.first_said})"
+    return text
+
+
+def seeds_text(answer: Answer) -> str:
+    """How many seeds an answer rests on, and whether their runs came before its criterion."""
+    if not answer.number.seeds:
+        return ""
+    text = f"{answer.number.seeds} seeds"
+    if answer.seen:
+        text = f"{text} of earlier runs"
     return text
 
 
@@ -58,7 +71,8 @@ def lines(question: Question, answers: list[Answer]) -> Iterator[str]:
     yield f"{question.name}: {question.asks} [{question.setting}]"
     for answer in answers:
         yield f"  {answer.asks} {answer.says}"
-        yield f"      {number_text(answer.number, answer.unit)}, {answer.number.seeds} seeds"
+        parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
+        yield f"      {', '.join(filter(None, parts))}"
         if answer.number.median is not None and not answer.number.missing:
             yield f"      median {interval_text(answer.number.median)}"
         if answer.paper:

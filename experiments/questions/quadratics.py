@@ -263,18 +263,20 @@ def _explicit(table: pd.DataFrame) -> Answer:
     number = estimate(at(usual) - at(lower))
     edges = chosen[(chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])]["edge"]
     at_an_end = (edges != "").any() or usual == table["momentum"].max()
-    beside = {
-        f"best momentum, P = {workers:g}": exact(float(means[workers].idxmin()))
-        for workers in sorted(table["workers"].unique())
+    best = {
+        workers: float(means[workers].idxmin()) for workers in sorted(table["workers"].unique())
     }
+    momenta = ", ".join(f"{momentum:g}" for momentum in best.values())
+    of_workers = ", ".join(f"{workers:g}" for workers in best)
+    beside = {f"best momentum, P = {workers:g}": exact(own) for workers, own in best.items()}
     negative = means[most].loc[:-1e-9]
     if len(negative):
         gain = estimate(at(0.0) - at(float(negative.idxmin())))
         beside[f"decades gained by {negative.idxmin():g} over 0, {most} workers"] = gain
     return Answer(
         asks="Does the best explicit momentum fall as asynchronous workers are added?",
-        says=f"on a quadratic {'yes' if number.value > 0 else 'no'}: {usual:g}, best for one, "
-        f"against {lower:g} with {most}",
+        says=f"on a quadratic {'yes' if number.value > 0 else 'no'}: with {of_workers} workers {momenta} "
+        f"are best; with {most}, {usual:g} is behind {lower:g}",
         number=number,
         unit="decades of loss lost",
         paper="the best explicit momentum falls as workers are added",

@@ -216,7 +216,7 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
     why = "one epoch, after which all are far from converged" if is_short else ""
     restored = Answer(
         asks="Does accumulating gradients restore Adam?",
-        says="no" if over.value > 1.05 else "yes",
+        says="not within one epoch" if over.value > 1.05 else "yes",
         number=over,
         unit="times the synchronous loss",
         paper="accumulating as many gradients as workers restores the quality",

@@ -232,9 +232,15 @@ def seeds_needed(number: SeedEstimate, half: float) -> int | None:
     """About how many seeds give the mean an interval of +-`half`, if the spread stays; None if that
     is reached, or not known.
 
-    n (h / half)^2, since an interval over seeds shrinks as 1 / sqrt(n).
+    The least n with t(n - 1) s / sqrt(n) <= `half`, where the present interval gives s, and t is
+    Student's quantile.
     """
     reached = (number.mean.high - number.mean.low) / 2
     if np.isnan(reached) or reached <= half:
         return None
-    return int(np.ceil(number.seeds * (reached / half) ** 2))
+    kept = number.seeds - number.lost
+    spread = reached / float(half_width(1.0, kept))
+    # the present quantile, which is larger than that of more seeds, gives too many
+    most = int(np.ceil(kept * (reached / half) ** 2))
+    enough = (n for n in range(kept, most) if float(half_width(spread, n)) <= half)
+    return next(enough, most)

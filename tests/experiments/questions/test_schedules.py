@@ -156,19 +156,14 @@ def whens(first, last, deviation=0.001, seeds=10, role="report", study="one rate
     ]
 
 
-@CASES
-def test_delay_hurts_most_near_the_start(value, deviation, seeds, role, word):
-    first, last = {"right": (0.7, 0.8), "wrong": (0.8, 0.7)}[value]
-    answers = decide_when(table(*whens(first, last, deviation, seeds, role, lr=0.1)))
-    assert words(answers) == [word]
-
-
 def test_delays_are_compared_at_one_rate_first():
-    """At the lowest of the rates; other comparisons carry no word."""
+    """At the lowest of the rates. A run does not recover from its last epoch, so that no number
+    tells whether papers are right; the other comparisons are no criterion.
+    """
     parts = whens(0.8, 0.7, lr=0.1) + whens(0.5, 0.8, lr=0.2)
     parts += whens(0.7, 0.8, study="lowered") + whens(0.6, 0.8, role="seen", study="own rates")
     answers = decide_when(table(*parts))
-    assert words(answers) == [DIFFERS, Word.NONE, Word.NONE]
+    assert words(answers) == [Word.CANNOT_TELL, Word.NONE, Word.NONE]
     assert [answer.number.mean.value for answer in answers] == pytest.approx([-10, 10, 20])
     assert answers[0].beside["at a rate of 0.2"].mean.value == pytest.approx(30)
     assert answers[0].beside["in the last"].mean.value == pytest.approx(20)

@@ -95,8 +95,12 @@ def test_a_missed_target_is_judged_by_the_median():
     assert judge(estimate([*times[:9], *[math.inf] * 11]), at_most=3.0).word == Word.CANNOT_TELL
 
 
-def test_seeds_needed_for_half_the_width_are_four_times_as_many():
-    found = estimate(spread(1.0, 0.3, 20))
-    half = (found.mean.high - found.mean.low) / 2
-    assert seeds_needed(found, half / 2) == pytest.approx(80, abs=1)
-    assert seeds_needed(found, half) is None
+def test_so_many_seeds_of_the_same_spread_have_the_wanted_interval():
+    def half(seeds):
+        found = estimate(spread(1.0, 0.3, seeds))
+        return (found.mean.high - found.mean.low) / 2
+
+    few = estimate(spread(1.0, 0.3, 8))
+    needed = seeds_needed(few, 0.1)
+    assert half(needed + 1) < 0.1 < half(needed - 1)
+    assert seeds_needed(few, half(8)) is None
