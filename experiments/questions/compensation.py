@@ -288,7 +288,7 @@ def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answe
         says=f"its distance in the last quarter is {number.value:.3f} times that in the first",
         number=number,
         unit="times, last quarter over first, along ASGD's runs",
-        paper="it is nearer the later in training",
+        paper="the compensated gradient is nearer the later in training",
         mark="notes",
         at_most=1.0,
         bar_of="paper",

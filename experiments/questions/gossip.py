@@ -250,7 +250,7 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
         Answer(
             asks="Gossip or all-reduce, where one node of 16 is 10 times slower?",
             says=f"{'gossip' if over[10].value > 1 else 'all-reduce'}: all-reduce that overlaps "
-            f"takes {over[10].value:.1f} times AD-PSGD's time; {over[1].value:.2f} without",
+            f"takes {over[10].value:.1f} times AD-PSGD's time; {over[1].value:.2f} where none is slow",
             number=over[10],
             unit="times AD-PSGD's time to the target",
             paper="AD-PSGD is much quicker where one worker is slow",

@@ -122,8 +122,6 @@ def _bar_text(answer: Answer) -> str:
     return f"bar, {_OWNERS[answer.bar_of]}: {' and '.join(sides)}"
 
 
-_BY_NEW_SEEDS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
-"""The order of the first table."""
 _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 
@@ -133,15 +131,16 @@ def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> st
     counts = dict.fromkeys(Word, 0)
     for _, answer in every:
         counts[answer.judgement.word] += 1
-    told = [row for row in first if row[1].judgement.word in _BY_NEW_SEEDS]
-    told.sort(key=lambda row: _BY_NEW_SEEDS.index(row[1].judgement.word))
+    differ = [row for row in every if row[1].judgement.word is Word.DIFFERS]
+    told = [row for row in first if row[1].judgement.word in (Word.AGREES, Word.CANNOT_TELL)]
+    told.sort(key=lambda row: row[1].judgement.word)  # "agrees" comes before "cannot tell here"
+    others = [row for row in first if row[1].judgement.word in (Word.NOT_DECIDED, Word.NONE)]
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
     rendered: str = page.render(
-        told=told,
-        others=[row for row in first if row not in told],
-        differ=[row for row in every if row[1].judgement.word is Word.DIFFERS],
+        told=differ + told,
+        others=others,
         missing=missing,
         counts=counts,
         judged=sum(number for word, number in counts.items() if word is not Word.NONE),
