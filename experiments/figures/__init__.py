@@ -116,6 +116,13 @@ ENTRIES = (
         several=True,
     ),
     Entry(
+        "target_time",
+        "sweeps",
+        "How many workers pay",
+        "Virtual time to the target against the number of workers.",
+        several=True,
+    ),
+    Entry(
         "consensus",
         "evaluations",
         "Consensus",

@@ -49,6 +49,7 @@ class Line(NamedTuple):
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
         """The points of the first curve that all curves reach, and the values of all curves there.
 
+        The last is where the first of them ends: curves against seconds end at times of their own.
         A value that was not measured, as a training loss without a gradient since the last
         evaluation, is interpolated. After the last finite value of a curve its values are NaN.
 
@@ -57,7 +58,7 @@ class Line(NamedTuple):
         """
         at = self.curves[0][x].to_numpy(float)
         end = min(curve[x].max() for curve in self.curves)
-        at = at[at <= end]
+        at = np.append(at[at < end], end)
         return at, np.stack([_interpolate(at, curve[x], curve[y]) for curve in self.curves])
 
     def band(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

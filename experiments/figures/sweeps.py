@@ -1,4 +1,6 @@
-"""An outcome along one swept key: learning by learning rate, seconds of an update by workers."""
+"""An outcome along one swept key: learning by learning rate, seconds of an update, or to a target, by
+workers.
+"""
 
 import math
 from collections.abc import Sequence
@@ -32,15 +34,18 @@ from laggard.experiments.figures.style import (
     Panels,
     Runs,
     as_sequence,
+    check_count,
     name_axes,
     quantity,
     span,
     tick_values,
 )
-from laggard.experiments.results.measures import CURVES
+from laggard.experiments.results.measures import CURVES, goal, groups, is_seed, measure_runs
 from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.statistics import half_width
+from laggard.experiments.results.results import as_results
+from laggard.experiments.results.selection import best
+from laggard.experiments.results.statistics import half_width, interval, mean
 from laggard.experiments.theory.iteration_time import seconds_per_update, seconds_theory
 
 LOST = 100.0  # times the initial loss: a larger loss counts as diverged
@@ -243,6 +248,96 @@ def _draw_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence
             has_theory = True
             axes.plot(mean.index, expected, "-", linewidth=1, color=colour)
     return has_theory
+
+
+def target_time(results: Runs, path: File = None, target: float | None = None) -> Figure:
+    """Virtual time to a target against the number of workers: a line for each setting of the other
+    keys, such as a method, each number of workers at the learning rate with the least time.
+
+    Points are means over seeds with 95 % intervals; crosses at the edge missed the target in at
+    least one seed. The dotted line is as many times sooner as there are workers, from the line that
+    is first with the fewest.
+
+    Args:
+        target: as in `measure_runs`.
+
+    Raises:
+        ValueError: all results have the same number of workers, or there is no target.
+    """
+    results = as_results(as_sequence(results))
+    if WORKERS not in results.keys or results.final[WORKERS].nunique() < 2:
+        raise ValueError(f"{WORKERS}: expected several values")
+    measure, limit = goal(results, target)
+    title = ""
+    if LR in results.keys:
+        results = best(results, LR, by="time", target=target).overall
+        title = ", each at its own best learning rate"
+    table = measure_runs(results, "time_to", target)
+    keys = [key for key in results.keys if key not in (WORKERS, LR) and not is_seed(key)]
+    lines = {
+        ", ".join(label_text(value, key) for key, value in zip(keys, setting, strict=True)): rows
+        for setting, rows in groups(table, keys)
+    }
+    panels = Panels([""], [""], 1)
+    check_count(list(lines), MAX_NAMED_LINES, "lines")
+    with panels.figure((6, 4.1), path) as figure:
+        (axes,) = panels.axes
+        first: list[tuple[float, float]] = []
+        for place, (name, rows) in enumerate(lines.items()):
+            first.extend(_draw_target_times(axes, rows, name or "mean", place))
+        axes.set(xscale="log", yscale="log", xlabel="workers")
+        goal_text = f"{CURVES[measure].split(' (')[0]} of {limit:g}"
+        axes.set_ylabel(f"virtual time to a {goal_text} (s)")
+        tick_values(axes.xaxis, sorted(table[WORKERS].unique()), 6.7)
+        if first:
+            _draw_ideal(axes, *min(first), table[WORKERS].max())
+        seeds = span(table.groupby([*keys, WORKERS], dropna=False, observed=True).size())
+        panels.notes = [f"points: means of n = {seeds} seeds with 95 % intervals{title}"]
+        if table["value"].isna().any():
+            panels.notes.append("crosses at the edge: a seed missed the target")
+    return figure
+
+
+def _draw_target_times(
+    axes: Axes, rows: pd.DataFrame, name: str, place: int
+) -> list[tuple[float, float]]:
+    """One line of `target_time`; its first point, or nothing where no number of workers has one."""
+    style: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "markersize": 4}
+    points, missed = [], []
+    for workers, own in rows.groupby(WORKERS):
+        if own["value"].isna().any():
+            missed.append(workers)
+            continue
+        estimate = mean(own["value"])
+        low, high = estimate.value, estimate.value
+        if np.isfinite(estimate.half):
+            low, high = interval(estimate, is_share=False)
+        points.append((workers, estimate.value, estimate.value - low, high - estimate.value))
+    at, value, below, above = np.array(points, float).reshape(-1, 4).T
+    axes.errorbar(
+        at,
+        value,
+        [below, above],
+        label=name,
+        marker=MARKERS[place % len(MARKERS)],
+        linestyle=DASHES[place % len(DASHES)],
+        capsize=2,
+        elinewidth=0.8,
+        **style,
+    )
+    if missed:
+        height = 0.985 - 0.03 * place
+        edge = axes.get_xaxis_transform()
+        axes.plot(missed, np.full(len(missed), height), "x", transform=edge, clip_on=False, **style)
+    return [(at[0], value[0])] if len(at) else []
+
+
+def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
+    """As many times sooner as there are workers, within the heights of the lines."""
+    heights = axes.get_ylim()
+    ends = np.array([fewest, most], float)
+    axes.plot(ends, seconds * fewest / ends, ":", color="gray", label="as many times sooner as workers")
+    axes.set_ylim(heights)
 
 
 def _method(config: Any) -> str:

@@ -185,8 +185,8 @@ def test_runs_of_different_seeds_share_one_line():
     line = drawn(figure.axes[0])["stragglers (n = 2)"]
     first, second = (of.metrics for of in runs)
     assert line[:, 0].max() <= min(first["time"].max(), second["time"].max())
-    other = np.interp(line[:, 0], second["time"], second["test_accuracy"])
-    np.testing.assert_allclose(line[:, 1], (first["test_accuracy"][: len(line)] + other) / 2)
+    at_line = [np.interp(line[:, 0], of["time"], of["test_accuracy"]) for of in (first, second)]
+    np.testing.assert_allclose(line[:, 1], np.mean(at_line, axis=0))
     assert f"n = {sum(len(applied(of)) for of in runs)}" in figure.axes[2].get_title(loc="left")
 
 
@@ -222,6 +222,16 @@ def test_line_bridges_gaps_and_ends_at_divergence():
     at, values = Line("run", "run", [curve]).points("time", "train_loss")
     np.testing.assert_array_equal(at, curve["time"])
     np.testing.assert_array_equal(values, [[np.nan, 8, 6, 4, np.nan]])
+
+
+def test_line_goes_to_the_end_of_the_curve_that_ends_first():
+    """The seeds' last evaluations come at seconds of their own: none of them is left out."""
+    first = pd.DataFrame({"time": [0.0, 1.0, 3.0], "test_loss": [8.0, 4.0, 2.0]})
+    second = pd.DataFrame({"time": [0.0, 0.8, 2.0], "test_loss": [8.0, 4.0, 1.0]})
+    for curves in ([first, second], [second, first]):
+        at, values = Line("run", "run", curves).points("time", "test_loss")
+        assert at[-1] == 2.0
+        assert sorted(values[:, -1]) == [1.0, 3.0]
 
 
 def test_accuracy_axis_spans_differences_and_target(asynchronous):

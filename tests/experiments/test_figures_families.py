@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from laggard import load, sweep
 from laggard.experiments import figures
 from laggard.experiments.figures.network import busiest, steps
 from laggard.experiments.figures.timelines import phases, seconds
@@ -574,3 +575,36 @@ def test_messages_that_are_too_many_are_counted_in_a_note(logged, monkeypatch):
     figure = figures.timeline(logged)
     assert not len(message_lines(figure.axes[0]))
     assert any("messages are not drawn" in text.get_text() for text in figure.texts)
+
+
+def test_target_time_takes_the_best_rate_of_each_number_of_workers(tmp_path):
+    """Without noise the loss is a quarter after a step at a rate of 1/2, and more at lower rates: so
+    the third step of a second ends the fastest line, and one of workers that take two seconds.
+    """
+    path = tmp_path / "workers.yaml"
+    path.write_text(
+        "algorithm: sync_ps\n"
+        "task: {model: quadratic}\n"
+        "stop: {time: 40}\n"
+        "evaluate: {every_updates: 1}\n"
+        "sweep:\n"
+        "  method:\n"
+        "    quick: {cluster: {compute: {law: constant, mean: 1}}}\n"
+        "    slow: {cluster: {compute: {law: constant, mean: 2}}}\n"
+        "    cut: {stop: {time: 2}}\n"
+        "  cluster.workers: [2, 4]\n"
+        "  learning.lr: [0.25, 0.5]\n",
+        encoding="utf-8",
+    )
+    results = sweep(load(path), tmp_path, jobs=1)
+    axes = figures.target_time(results, target=0.5 * 0.25**3).axes[0]
+    lines = {container.get_label(): container[0].get_xydata() for container in axes.containers}
+    np.testing.assert_allclose(lines["quick"], [(2, 3), (4, 3)])
+    np.testing.assert_allclose(lines["slow"], [(2, 6), (4, 6)])
+    assert len(lines["cut"]) == 0
+    (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert list(crosses.get_xdata()) == [2, 4]
+    (ideal,) = [line for line in axes.lines if line.get_label().startswith("as many")]
+    np.testing.assert_allclose(ideal.get_xydata(), [(2, 3), (4, 1.5)])
+    with pytest.raises(ValueError, match=r"cluster\.workers: expected several values"):
+        figures.target_time(results.where(**{"cluster.workers": 2}), target=0.1)
