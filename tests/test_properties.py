@@ -59,6 +59,8 @@ FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed", "delayed_stages"}  # a single process
 NEVER_STALL = {
     "async_ps",
+    "dana",
+    "dana_slim",
     "soft_sync",
     "k_batch_sync",
     "delayed",

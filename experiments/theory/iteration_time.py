@@ -217,6 +217,11 @@ def _async_ps_seconds(algorithm: simulator.AsyncPS, cluster: Cluster) -> float |
     return _rate(cluster, algorithm.accumulate)
 
 
+@FREE_SECONDS.of(simulator.DANA, simulator.DANASlim)
+def _dana_seconds(algorithm: simulator.DANA, cluster: Cluster) -> float | None:
+    return _rate(cluster, 1)
+
+
 @FREE_SECONDS.of(simulator.SoftSync)
 def _soft_sync_seconds(algorithm: simulator.SoftSync, cluster: Cluster) -> float | None:
     return _rate(cluster, algorithm.gradients)

@@ -166,6 +166,11 @@ def _async_ps(algorithm: simulator.AsyncPS, cluster: Cluster) -> Theory:
     return _pushes(cluster, algorithm.accumulate)
 
 
+@STALENESS.of(simulator.DANA, simulator.DANASlim)
+def _dana(algorithm: simulator.DANA, cluster: Cluster) -> Theory:
+    return _pushes(cluster, 1)
+
+
 @STALENESS.of(simulator.SoftSync)
 def _soft_sync(algorithm: simulator.SoftSync, cluster: Cluster) -> Theory:
     return _pushes(cluster, algorithm.gradients)

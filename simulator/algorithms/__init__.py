@@ -6,6 +6,7 @@ from laggard.simulator.algorithms.contrib.async_diloco import AsyncDiLoCo
 from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.contrib.choco import CHOCO
 from laggard.simulator.algorithms.contrib.d2 import D2
+from laggard.simulator.algorithms.contrib.dana import DANA, DANASlim
 from laggard.simulator.algorithms.contrib.decoupled_diloco import DecoupledDiLoCo
 from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffold
 from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
@@ -56,6 +57,8 @@ ALGORITHMS: dict[str, type] = {
     "ssp": SSP,
     "ringmaster": Ringmaster,
     "ringleader": Ringleader,
+    "dana": DANA,
+    "dana_slim": DANASlim,
     "delayed": Delayed,
     "delayed_stages": DelayedStages,
     # local steps between averages
@@ -103,6 +106,7 @@ __all__ = [
     "ALGORITHMS",
     "CHOCO",
     "D2",
+    "DANA",
     "DPSGD",
     "EASGD",
     "MATCHA",
@@ -113,6 +117,7 @@ __all__ = [
     "AsyncDiLoCo",
     "AsyncPS",
     "AsyncPipelines",
+    "DANASlim",
     "DecoupledDiLoCo",
     "Delayed",
     "DelayedStages",

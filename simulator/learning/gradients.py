@@ -84,6 +84,8 @@ class GradientPromise(Promise):
             promises: the other promises on which the value depends.
             batches: the number of mini-batches that the value represents, over the gradient's.
         """
+        if batches == 1 and not self.weights.shape[1]:
+            return self  # no value is asked for, and a chain of memories would grow without end
         return MappedGradient(self, (self, *promises), function, batches * self.share)
 
 

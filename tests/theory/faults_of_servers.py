@@ -16,6 +16,7 @@ from laggard.simulator.algorithms import (
     sync_replicas,
     synchronous,
 )
+from laggard.simulator.algorithms.contrib.dana import DANA, DANASlim
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, PresentWeights
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.sharding import Shards
@@ -26,6 +27,7 @@ from laggard.simulator.recording import trace
 from tests.faults import Replaced, Spoilt, Wrong, on_spoilt, settings
 from tests.theory import (
     test_asynchronous,
+    test_dana,
     test_delayed,
     test_failures,
     test_local_steps,
@@ -49,6 +51,33 @@ def before_its_update(own: Any) -> dict[str, Any]:
         return own.send(receiver, before.pop() if before else content, **named)
 
     return {"apply": apply, "send": send}
+
+
+def one_momentum(right: Any) -> Any:
+    """A server that looks ahead by the momentum of its own optimiser."""
+
+    def server(self: Any, own: Any) -> Any:
+        state = self.rule.init(own.weights)
+        while True:
+            worker, gradient = yield own.receive()
+            if gradient is not None:
+                weights, state = self.rule.update(own.weights, [gradient], state)
+                own.apply(weights, [gradient])
+            ahead = own.weights - self.rule.lr * self.momentum * state.optimizer
+            own.send(worker, (ahead, own.weights))
+
+    return server
+
+
+def sending_velocities(own: Any) -> dict[str, Any]:
+    """A worker that sends v in place of m v + g, which is made of g and v."""
+
+    def send(receiver: int, content: Any, **named: Any) -> Any:
+        if content is not None:
+            _, content = content.sources
+        return own.send(receiver, content, **named)
+
+    return {"send": send}
 
 
 def pushing_twice(right: Any) -> Any:
@@ -234,6 +263,34 @@ SERVERS = {
             settings(threshold=lambda self: self.threshold + 1),
         ),
         partial(test_asynchronous.test_ringmaster_applies_no_older_gradient, False, 1),
+    ),
+    "dana has one momentum for all workers": (
+        Replaced(DANA, "server", one_momentum),
+        test_dana.test_dana_follows_its_pseudo_code,
+    ),
+    "dana looks ahead by whole velocities": (
+        Replaced(DANA, "momentum", lambda right: lambda self: 1.0),
+        test_dana.test_one_worker_follows_nesterov,
+    ),
+    "dana's gradients forget what was read": (
+        Replaced(
+            DANA,
+            "worker",
+            on_spoilt(lambda own: {"compute": lambda ahead, read: own.compute(ahead)}),
+        ),
+        partial(test_dana.test_dana_has_timeline_of_asynchronous, "dana"),
+    ),
+    "dana_slim has momentum at the server too": (
+        Replaced(
+            DANASlim,
+            "server",
+            lambda right: lambda self, own: asynchronous.AsyncPS(self.rule).server(own),
+        ),
+        test_dana.test_one_worker_follows_nesterov,
+    ),
+    "dana_slim sends its momentum without the gradient": (
+        Replaced(DANASlim, "worker", on_spoilt(sending_velocities)),
+        test_dana.test_slim_takes_gradients_at_same_weights,
     ),
     "Rennala applies the late": (
         Replaced(
