@@ -163,6 +163,24 @@ def check_counts(trial: Trial) -> None:
 
 
 @identity(
+    "staleness counts the updates of a model",
+    (
+        "arithmetic on weights before they are sent: send them too, and "
+        "`node.compute(weights, read=read)`"
+    ),
+)
+def check_reads(trial: Trial) -> None:
+    """No gradients are applied whose staleness counts the updates of a node that makes none."""
+    rows = trial.run().updates
+    applied = rows["status"] == "applied"
+    for node in np.unique(rows["target"][applied]):
+        versions = rows["version"][applied & (rows["target"] == node)]
+        updated = len(versions) < 2 or versions.any()  # the version before the first update is 0
+        how = "were taken at weights that are no node's model, and count as fresh"
+        _expect(updated, f"gradients of worker {node} {how}")
+
+
+@identity(
     "ties fall in the order of scheduling",
     (
         "sets of gradients or nodes, sorting by `id()`, and polling for what arrived in this "

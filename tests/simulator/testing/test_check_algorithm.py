@@ -155,6 +155,19 @@ class Reseeding(Server):
         return weights + 0.01 * torch.randn(weights.shape[1], dtype=weights.dtype)
 
 
+class Unread(Server):
+    """Workers get the result of arithmetic, of which nobody knows whose model it was."""
+
+    def server(self, node):
+        state = self.rule.init(node.weights)
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is not None:
+                weights, state = self.rule.update(node.weights, [gradient], state)
+                node.apply(weights, [gradient])
+            node.send(worker, 0.9 * node.weights)
+
+
 class Remembering(Server):
     served: ClassVar[list[int]] = []  # kept from one run to the next, which is the fault
 
@@ -224,6 +237,7 @@ BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
     Scribbling: ("deferred = immediate evaluation", "differ"),
     Aliased: ("deferred = immediate evaluation", "`.data`"),
     Unyielding: ("every gradient and message is accounted for", "before it was computed"),
+    Unread: ("staleness counts the updates of a model", "no node's model"),
     Remembering: ("the same seed is the same run", "their final weights by"),
     Noisy: ("the same seed is the same run", "`torch.rand`"),
     Reseeding: ("the same seed is the same run", "global random stream"),
@@ -246,7 +260,17 @@ def test_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [Clipped, Cautious, Scribbling, Unyielding, Reseeding, Unordered, InPlace, InPlaceOfGradients],
+    [
+        Clipped,
+        Cautious,
+        Scribbling,
+        Unyielding,
+        Unread,
+        Reseeding,
+        Unordered,
+        InPlace,
+        InPlaceOfGradients,
+    ],
     ids=lambda broken: broken.__name__,
 )
 def test_no_other_identity_finds_it(broken: type) -> None:
