@@ -147,6 +147,17 @@ def test_run_of_clock_alone_evaluates_nothing():
     assert float(Timing().gradients(torch.zeros(2, 1, 0), [None, None])[1].sum()) == 0
 
 
+def test_memory_of_clock_alone_does_not_grow():
+    """A memory that is made of the last one is a chain, of which a run of the clock asks no value."""
+    _, promise, _ = pool_of(Timing())
+    memory = promise()
+    for _ in range(3):
+        memory = promise().map(torch.add, memory)
+    assert not memory.sources
+    _, learning, _ = pool_of(Quadratic())
+    assert learning().map(torch.neg).sources
+
+
 def test_stamp_stays_with_value_alone():
     owner, weights = SimpleNamespace(rank=0, version=3, mixings=0), torch.ones(1, 2)
     mine = stamp(weights, owner)
