@@ -7,6 +7,7 @@ from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.promises import known
 from laggard.simulator.learning.rules import SGD, Rule
 from laggard.simulator.learning.rules.scalars import Scalar, cast, is_zero
 from laggard.simulator.network.topology import SERVER
@@ -22,10 +23,9 @@ class DANA(Algorithm):
     v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
 
     m is the momentum of the rule's optimiser, and lr in a read is the rate of the next step. What
-    workers read is the model after one gradient of 0 from each, so that the momentum adds no delay.
-    With one worker the gradients are those of Nesterov's momentum. With m = 0 it is `async_ps`,
-    whose messages and staleness it has for every m. The server's w is evaluated. A worker that
-    crashes keeps its v_i.
+    workers read is the model after one more update by each, if its gradient were 0. With one worker
+    the gradients are those of Nesterov's momentum. With m = 0 it is `async_ps`, whose messages and
+    staleness it has for every m. The server's w is evaluated. A worker that crashes keeps its v_i.
 
     Source: Hakimi et al. (2019), arXiv 1907.11612, DANA-Zero.
     """
@@ -91,15 +91,12 @@ class DANASlim(DANA):
             raise InvalidSettingError("Rule", "weight_decay", expected, decay)
 
     def worker(self, node: Node) -> Role:
-        velocity = None
+        velocity = known(0 * node.weights)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, weights = yield node.receive()
             gradient = yield node.compute(weights)
-            if velocity is None:
-                velocity = gradient
-            else:
-                velocity = gradient.map(self.accelerate, velocity)
+            velocity = gradient.map(self.accelerate, velocity)
             node.send(SERVER, gradient.map(self.accelerate, velocity))
 
     def accelerate(self, gradient: "Tensor", velocity: "Tensor") -> "Tensor":
