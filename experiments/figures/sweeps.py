@@ -336,7 +336,9 @@ def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
     """As many times sooner as there are workers, within the heights of the lines."""
     heights = axes.get_ylim()
     ends = np.array([fewest, most], float)
-    axes.plot(ends, seconds * fewest / ends, ":", color="gray", label="as many times sooner as workers")
+    axes.plot(
+        ends, seconds * fewest / ends, ":", color="gray", label="as many times sooner as workers"
+    )
     axes.set_ylim(heights)
 
 
