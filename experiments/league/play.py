@@ -1,5 +1,6 @@
 """A league from its setting to its rows: trials, the target, the runs that report, the places."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,14 @@ from laggard.experiments.league.entrants import (
 )
 from laggard.experiments.league.scores import rank_entrants
 from laggard.experiments.league.setting import LeagueSetting
-from laggard.experiments.league.trials import CHOOSING_SEEDS, Chosen, plan_trials, run_trials
+from laggard.experiments.league.trials import (
+    CHOOSING_SEEDS,
+    BudgetError,
+    Chosen,
+    TrialPlan,
+    plan_trials,
+    run_trials,
+)
 from laggard.experiments.results.measures import measure_runs
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.sweep import SweepError
@@ -33,7 +41,7 @@ EXTENT = 1.5
 ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
 """What the target is easier than what the overlapped all-reduce reaches within the time limit."""
 AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
-SLOW_WORKER = {"worker": 0, "factor": 5}
+SLOW_FACTOR = 5
 MEASURES_SHOWN = ("final", "waiting", "gradients", "cost_to")
 EVALUATIONS_OF_LOSS, EVALUATIONS_OF_ACCURACY = 50, 25
 """Evaluations within the time limit: those of a test set take long."""
@@ -86,6 +94,9 @@ class League:
         seeds: that reported.
         rows: the entrants by place.
         refused: why other methods did not enter.
+        too_dear: the names of those refused that need a larger budget.
+        enough: the least whole budget, in what the overlapped all-reduce computes, that admits all.
+        slow_worker: who is slower than on the cluster as given.
         results: the runs that reported.
         report: their config.
     """
@@ -98,6 +109,9 @@ class League:
     seeds: Sequence[int]
     rows: Sequence[EntrantRow]
     refused: Mapping[str, str]
+    too_dear: Sequence[str]
+    enough: int
+    slow_worker: int
     results: Results
     report: Config
 
@@ -134,11 +148,25 @@ def play(
     end = clock(opponent.config, opponent.config.stop.build()).progress
     gradients = budget * end.gradients
     tell(f"time limit {end.time:.4g} s; {gradients:,.0f} gradients a method for its trials")
+    plans, too_dear = _plan_all(entrants, end.time, gradients, setting.settings)
+    refused |= {name: error.problem for name, error in too_dear.items()}
+    enough = math.ceil(
+        max((error.gradients for error in too_dear.values()), default=0) / end.gradients
+    )
+    if too_dear:
+        tell(
+            f"{len(too_dear)} of {len(entrants)} methods are too dear; --budget {enough} admits all"
+        )
+    for name in COMPULSORY:
+        if name in too_dear:
+            raise ConfigError("", f"{too_dear[name].problem}: expected --budget {enough} or more")
     choices = {}
     for entrant in entrants:
+        if entrant.name not in plans:
+            continue
+        plan = plans[entrant.name]
+        tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
         try:
-            plan = plan_trials(entrant, end.time, gradients, setting.settings)
-            tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
             choices[entrant.name] = run_trials(entrant, plan, end.time, simulate)
         except (ConfigError, SweepError) as error:
             if entrant.name in COMPULSORY:
@@ -147,12 +175,57 @@ def play(
     playing = {entrant.name: entrant for entrant in entrants if entrant.name in choices}
     measure, target = _target(choices[ALL_REDUCE].measured)
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
-    report = _report_config(setting, playing, choices, end.time, reporting, measure, target)
+    slow_worker = _find_slow_worker(opponent.config)
+    conditions = _conditions(setting, slow_worker)
+    report = _report_config(
+        setting, conditions, playing, choices, end.time, reporting, measure, target
+    )
     results = simulate(report, runs(report))
     rows = _build_rows(results, playing, choices, target)
     return League(
-        setting, end.time, gradients, measure, target, reporting, rows, refused, results, report
+        setting=setting,
+        limit=end.time,
+        budget=gradients,
+        measure=measure,
+        target=target,
+        seeds=reporting,
+        rows=rows,
+        refused=refused,
+        too_dear=sorted(too_dear),
+        enough=enough,
+        slow_worker=slow_worker,
+        results=results,
+        report=report,
     )
+
+
+def _plan_all(
+    entrants: Sequence[Entrant], limit: float, budget: float, most: int
+) -> tuple[dict[str, TrialPlan], dict[str, BudgetError]]:
+    """The trials of each entrant, and the errors of those for whom the budget is too small."""
+    plans, too_dear = {}, {}
+    for entrant in entrants:
+        try:
+            plans[entrant.name] = plan_trials(entrant, limit, budget, most)
+        except BudgetError as error:
+            too_dear[entrant.name] = error
+    return plans, too_dear
+
+
+def _find_slow_worker(config: Config) -> int:
+    """The first worker that the cluster does not slow down by itself; without one worker 0."""
+    cluster = config.build_cluster()
+    for rank in range(cluster.workers):
+        if not any(slowdown.hits(rank) for slowdown in cluster.slowdowns):
+            return rank
+    return 0
+
+
+def _conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, DottedKeys]:
+    """The clusters of the runs that report: as given, and with a worker that is slower than there."""
+    slower = {"worker": slow_worker, "factor": SLOW_FACTOR}
+    slowdowns = [*setting.base["cluster"].get("slowdowns", []), slower]
+    return {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
 
 
 def _target(measured: Results) -> tuple[str, float]:
@@ -177,6 +250,7 @@ def _target(measured: Results) -> tuple[str, float]:
 
 def _report_config(
     setting: LeagueSetting,
+    conditions: Mapping[str, DottedKeys],
     entrants: Mapping[str, Entrant],
     choices: Mapping[str, Chosen],
     limit: float,
@@ -189,8 +263,6 @@ def _report_config(
     for name, entrant in entrants.items():
         settings = {**entrant.settings, **choices[name].settings}
         methods[name] = {"algorithm": {"name": name}, **settings}
-    slowdowns = [*setting.base["cluster"].get("slowdowns", []), SLOW_WORKER]
-    conditions: dict[str, DottedKeys] = {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
     evaluate: dict[str, Any] = {"every_seconds": limit / EVALUATIONS_OF_LOSS}
     if measure == "test_accuracy":
         period = limit / EVALUATIONS_OF_ACCURACY
@@ -201,7 +273,7 @@ def _report_config(
         "question": "Which method reaches the target first on this cluster?",
         "stop": {"time": EXTENT * limit},
         "evaluate": evaluate,
-        "sweep": {"method": methods, "condition": conditions, "seed": list(seeds)},
+        "sweep": {"method": methods, "condition": dict(conditions), "seed": list(seeds)},
     }
     return fill_swept_keys(document)
 

@@ -60,6 +60,18 @@ class Chosen:
     measured: Results
 
 
+class BudgetError(ConfigError):
+    """A method needs more gradients for its trials than the budget pays for.
+
+    Attributes:
+        gradients: what it needs.
+    """
+
+    def __init__(self, problem: str, gradients: int, budget: float) -> None:
+        super().__init__("", f"{problem}; the budget of each method is {budget:,.0f}")
+        self.gradients = gradients
+
+
 def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> TrialPlan:
     """As many settings as the budget pays for, at most `most`, or those that the entrant asks for.
 
@@ -67,7 +79,7 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Tri
         limit: the time limit (s).
 
     Raises:
-        ConfigError: the entrant asks for more than the budget pays for, or needs more for one
+        BudgetError: the entrant asks for more than the budget pays for, or needs more for one
             trial.
     """
     gradients = [0] * RUNGS
@@ -80,7 +92,7 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Tri
         cost = _trial_gradients(entrant.asked, len(CHOOSING_SEEDS), gradients)
         if cost > budget:
             problem = f"asks for {entrant.asked} settings, of up to {cost:,} gradients"
-            raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
+            raise BudgetError(problem, cost, budget)
         return TrialPlan(entrant.asked, CHOOSING_SEEDS, cost)
     plans = []
     for seeds in (CHOOSING_SEEDS, CHOOSING_SEEDS[:1]):
@@ -92,8 +104,9 @@ def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> Tri
     if three_seeds.settings >= min(FEWEST_SETTINGS, most):
         return three_seeds
     if one_seed.settings == 0:
-        problem = f"one setting of {entrant.name} takes up to {_trial_gradients(1, 1, gradients):,} gradients"
-        raise ConfigError("", f"{problem}; the budget of each method is {budget:,.0f}")
+        least = _trial_gradients(1, 1, gradients)
+        problem = f"one setting of {entrant.name} takes up to {least:,} gradients"
+        raise BudgetError(problem, least, budget)
     return one_seed
 
 

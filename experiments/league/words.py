@@ -7,7 +7,7 @@ from typing import Any
 import laggard
 from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, size_of_messages
 from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, EntrantRow, League
-from laggard.experiments.league.trials import CHOOSING_SEEDS
+from laggard.experiments.league.trials import CHOOSING_SEEDS, TrialPlan
 from laggard.experiments.results.formats import format_setting
 from laggard.experiments.results.statistics import median_interval
 from laggard.experiments.theory.published import nearest_measured
@@ -19,14 +19,25 @@ NOT_MODELLED = (
 
 
 def sentence(league: League) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence, and what a larger budget would add to it."""
+    answer = f"On this cluster {_answer(league)}."
+    if not league.too_dear:
+        return answer
+    number, of = len(league.rows), len(league.rows) + len(league.too_dear)
+    return (
+        f"{answer} Only {number} of {of} methods competed: the others need more gradients than the "
+        f"budget; --budget {league.enough} admits all."
+    )
+
+
+def _answer(league: League) -> str:
     first, *others = league.rows
     goal = _goal(league)
     median, low, high = median_interval(first.times[AS_GIVEN])
     slowed = f"with one worker five times slower, {_names(_first(league.rows, SLOW))}"
     if not math.isfinite(median):
-        return f"On this cluster no method reaches {goal} in most seeds; {slowed}."
-    text = f"On this cluster {first.name} reaches {goal} in {_seconds(median, low, high)}"
+        return f"no method reaches {goal} in most seeds; {slowed}"
+    text = f"{first.name} reaches {goal} in {_seconds(median, low, high)}"
     overlapped = next(row for row in league.rows if row.name == ALL_REDUCE)
     opponent, *_ = median_interval(overlapped.times[AS_GIVEN])
     if first is overlapped:
@@ -40,7 +51,7 @@ def sentence(league: League) -> str:
     shared = [row for row in others if row.places[AS_GIVEN] == 1 and row is not overlapped]
     if shared:
         text = f"{text}, and shares the first place with {_names(shared)}"
-    return f"{text}; {slowed}."
+    return f"{text}; {slowed}"
 
 
 def _first(rows: Sequence[EntrantRow], condition: str) -> list[EntrantRow]:
@@ -92,6 +103,7 @@ def table(league: League) -> list[list[str]]:
         SLOW,
         "place then",
         "settings",
+        "chosen from",
     ]
     lines = [heading]
     for row in league.rows:
@@ -109,9 +121,16 @@ def table(league: League) -> list[list[str]]:
             _seconds(*median_interval(row.times[SLOW])),
             str(row.places[SLOW]),
             settings_text(row.settings),
+            _trials_text(row.choice.plan),
         ]
         lines.append(line)
     return lines
+
+
+def _trials_text(plan: TrialPlan) -> str:
+    """How many settings were tried, and on how many seeds."""
+    seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
+    return f"{plan.settings} on {seeds}"
 
 
 def settings_text(settings: DottedKeys) -> str:
@@ -165,8 +184,8 @@ def rules(league: League) -> list[str]:
         f"{opponents} compete in buckets that overlap the backward pass, where that is faster and "
         "the cluster allows it; collective, buckets and shards are the fastest by the clock. "
         "Servers stand on the workers' machines.",
-        f"With {SLOW.replace('one worker', 'worker 0')}, each method keeps the settings chosen "
-        "without it.",
+        f"With {SLOW.replace('one worker', f'worker {league.slow_worker}')} than on the cluster as "
+        "given, each method keeps the settings chosen without it.",
     ]
 
 

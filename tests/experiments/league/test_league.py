@@ -17,10 +17,10 @@ from laggard.experiments.league.entrants import (
     find_entrants,
     names_of_methods,
 )
-from laggard.experiments.league.play import AS_GIVEN, SLOW, play
+from laggard.experiments.league.play import AS_GIVEN, SLOW, _find_slow_worker, play
 from laggard.experiments.league.scores import paired_differences, rank_entrants
 from laggard.experiments.league.setting import read_setting
-from laggard.experiments.league.trials import plan_trials
+from laggard.experiments.league.trials import BudgetError, plan_trials
 from laggard.experiments.league.words import record, sentence, table
 from laggard.experiments.results.results import load_results
 from laggard.experiments.results.statistics import median_interval
@@ -182,6 +182,20 @@ def test_entry_beyond_the_budget_is_refused(smoke):
     assert "budget of each method is 864" in league.refused[GREEDY]
     assert "at most 5 timelines, got 6" in league.refused[SPRAWLING]
     assert max(row.choice.gradients for row in league.rows) <= league.budget
+    assert league.too_dear == [GREEDY]
+    competed = len(league.rows)
+    assert f"Only {competed} of {competed + 1} methods competed" in sentence(league)
+    assert f"--budget {league.enough} admits all" in sentence(league)
+
+
+def test_least_budget_that_admits_all_is_named(smoke, monkeypatch):
+    monkeypatch.chdir(smoke[0])
+    league = smoke[1]
+    entrants, _ = find_entrants(read_setting("mine.yaml", "task.yaml"), [GREEDY], 0)
+    of_one_limit = league.budget / BUDGET
+    plan_trials(entrants[0], league.limit, league.enough * of_one_limit, 25)
+    with pytest.raises(BudgetError):
+        plan_trials(entrants[0], league.limit, (league.enough - 1) * of_one_limit, 25)
 
 
 def test_entry_within_the_budget_gets_what_it_asks_for(smoke, monkeypatch):
@@ -379,6 +393,13 @@ def test_conditions_differ_in_one_slow_worker(smoke):
         of_run = tuple((slowdown.worker, slowdown.factor) for slowdown in slowdowns)
         factors.setdefault(result.labels["condition"], set()).add(of_run)
     assert factors == {AS_GIVEN: {()}, SLOW: {((0, 5.0),)}}
+
+
+def test_slow_worker_is_one_that_the_cluster_does_not_slow(files):
+    """Five times slower than a slow worker would be another condition than the one named."""
+    cluster, task = files(CLUSTER + "  slowdowns: [{worker: 0, factor: 3}]\n")
+    entrants, _ = find_entrants(read_setting(cluster, task), ["sync_ps"], 0)
+    assert _find_slow_worker(entrants[0].config) == 1
 
 
 def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
