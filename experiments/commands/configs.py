@@ -39,6 +39,7 @@ def validate_arguments(parser: ArgumentParser) -> None:
 
 
 def validate(args: Namespace) -> int:
+    from laggard.experiments.commands.network_warnings import warn_of_networks
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
@@ -54,6 +55,7 @@ def validate(args: Namespace) -> int:
             print(error, *error.others, sep="\n", file=sys.stderr)
             code = BAD_INPUT
             continue
+        warn_of_networks(path, planned)
         _warn_of_missing_data(path, planned)
         _warn_of_equal_weights(path, planned)
         _warn_of_busy_servers(path, planned)

@@ -101,7 +101,7 @@ def league(args: Namespace) -> int:
 
 def as_option(error: "ConfigError") -> "ConfigError":
     """The error of an argument, named as the option that gives it."""
-    if error.where not in ("task", "methods", "seeds"):
+    if error.where not in ("task", "methods", "seeds", "budget"):
         return error
     return error.relocate(where=f"--{error.where}")
 

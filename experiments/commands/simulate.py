@@ -92,12 +92,14 @@ def sweep_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from laggard.experiments.commands.network_warnings import warn_of_networks
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
     from laggard.experiments.running.run import run
 
     config = load(args.config, *args.overrides)
     args.planned = runs(config)
+    warn_of_networks(args.config, args.planned)
     progress = _progress_display(args)
     result = run(
         config,
@@ -139,11 +141,13 @@ def _sweep(
     config: "Config", planned: "Sequence[RunSpec]", args: Namespace
 ) -> "tuple[Results, int, int]":
     """Simulate a grid, and report: the results, how many runs failed, and how many diverged."""
+    from laggard.experiments.commands.network_warnings import warn_of_networks
     from laggard.experiments.results import store
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
     args.planned = planned
+    warn_of_networks(args.config, planned)
     folder = Path(args.out) / config.name
     moved = None
     with suppress(OSError):  # `sweep` raises it again, unless all runs are finished

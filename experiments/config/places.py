@@ -36,11 +36,14 @@ def _remedy(key: str, problem: str, known: Places) -> str:
     distances = {place: _distance(words, place.split(".")) for place in places_of_name}
     nearest = min(distances.values())
     matches = [place for place, distance in distances.items() if distance == nearest]
-    told = f"{UNKNOWN_KEY} here; write {' or '.join(matches[:MAX_PLACES])}"
+    elsewhere = " or ".join(matches[:MAX_PLACES])
     _, _, hint = problem.partition("; ")
     if hint.startswith("did you mean"):
-        told = f"{told}; or {hint}"
-    return told
+        beside = [place for place in matches if place.split(".")[:-1] == words[:-1]]
+        if beside:  # the hint names it
+            return problem
+        return f"{UNKNOWN_KEY} here; {hint} Or write {elsewhere}"
+    return f"{UNKNOWN_KEY} here; write {elsewhere}"
 
 
 def _distance(one: Sequence[str], other: Sequence[str]) -> int:

@@ -155,11 +155,12 @@ def play(
     )
     if too_dear:
         tell(
-            f"{len(too_dear)} of {len(entrants)} methods are too dear; --budget {enough} admits all"
+            f"{len(too_dear)} of {len(entrants)} methods are too dear; a budget of {enough} admits all"
         )
     for name in COMPULSORY:
         if name in too_dear:
-            raise ConfigError("", f"{too_dear[name].problem}: expected --budget {enough} or more")
+            problem = f"{too_dear[name].problem}: expected {enough} or more"
+            raise ConfigError("", problem, "budget")
     choices = {}
     for entrant in entrants:
         if entrant.name not in plans:
@@ -176,7 +177,7 @@ def play(
     measure, target = _target(choices[ALL_REDUCE].measured)
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
     slow_worker = _find_slow_worker(opponent.config)
-    conditions = _conditions(setting, slow_worker)
+    conditions = _cluster_conditions(setting, slow_worker)
     report = _report_config(
         setting, conditions, playing, choices, end.time, reporting, measure, target
     )
@@ -221,7 +222,7 @@ def _find_slow_worker(config: Config) -> int:
     return 0
 
 
-def _conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, DottedKeys]:
+def _cluster_conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, DottedKeys]:
     """The clusters of the runs that report: as given, and with a worker that is slower than there."""
     slower = {"worker": slow_worker, "factor": SLOW_FACTOR}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), slower]

@@ -20,17 +20,17 @@ NOT_MODELLED = (
 
 def sentence(league: League) -> str:
     """The answer in one sentence, and what a larger budget would add to it."""
-    answer = f"On this cluster {_answer(league)}."
+    answer = f"On this cluster {_describe_winner(league)}."
     if not league.too_dear:
         return answer
     number, of = len(league.rows), len(league.rows) + len(league.too_dear)
     return (
         f"{answer} Only {number} of {of} methods competed: the others need more gradients than the "
-        f"budget; --budget {league.enough} admits all."
+        f"budget; a budget of {league.enough} admits all."
     )
 
 
-def _answer(league: League) -> str:
+def _describe_winner(league: League) -> str:
     first, *others = league.rows
     goal = _goal(league)
     median, low, high = median_interval(first.times[AS_GIVEN])

@@ -659,3 +659,29 @@ def test_unexpected_error_keeps_its_traceback(laggard, toy, monkeypatch):
     monkeypatch.setattr("laggard.experiments.running.run.simulate", fault)
     with pytest.raises(ZeroDivisionError):
         laggard("run", toy())
+
+
+@pytest.mark.parametrize(
+    ("network", "task", "told"),
+    [
+        ("bandwidth: 10 Gb/s", "timing", ["message_bytes"]),
+        ("bandwidth: 10 Gb/s, message_bytes: 1e6", "timing", []),
+        ("latency: 1e-4", "timing", []),
+        ("bandwidth: 10 Gb/s", "quadratic", []),
+        ("bandwidth: 10", "quadratic", ["bandwidth"]),
+        ("bandwidth: 10, message_bytes: 5", "quadratic", []),
+        ("bandwidth: 10, message_bytes: 1e6", "quadratic", ["bandwidth"]),
+        ("cards: [{worker: 1, bandwidth: 10}]", "quadratic", ["bandwidth"]),
+        ("latency: 100", "quadratic", ["latency"]),
+    ],
+)
+def test_networks_that_are_hardly_meant_have_a_warning(network, task, told, tmp_path, capsys):
+    """A bandwidth without bytes changes nothing; a number without a unit may be meant in Gb/s."""
+    path = tmp_path / "net.yaml"
+    text = f"cluster: {{workers: 2, network: {{{network}}}}}\ntask: {{model: {task}}}\n"
+    path.write_text(f"{text}algorithm: sync_ps\nstop: {{updates: 2}}\n", encoding="utf-8")
+    for command in (["validate", str(path)], ["run", str(path), "--out", str(tmp_path)]):
+        assert main(command) == 0
+        warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+        keys = [line.partition("warning: ")[2].partition(": ")[0] for line in warnings]
+        assert keys == [f"cluster.network.{key}" for key in told]

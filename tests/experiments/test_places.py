@@ -77,7 +77,7 @@ def test_all_keys_are_moved():
     [
         ({"cluster": {"network": {"preset": "10gbe"}}}, "cluster.preset"),
         ({"learning_rate": 0.1}, "learning.lr"),
-        ({"evaluate": {"updates": 3}}, "stop.updates; or did you mean every_updates?"),
+        ({"evaluate": {"updates": 3}}, r"did you mean every_updates\? Or write stop.updates"),
         ({"algorithm": {"name": "async_ps", "wait_for": 2}}, "it is a key of k_sync"),
         ({"cluster": {"wrkers": 3}}, "unknown key; did you mean workers?"),
     ],

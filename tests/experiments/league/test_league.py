@@ -185,7 +185,7 @@ def test_entry_beyond_the_budget_is_refused(smoke):
     assert league.too_dear == [GREEDY]
     competed = len(league.rows)
     assert f"Only {competed} of {competed + 1} methods competed" in sentence(league)
-    assert f"--budget {league.enough} admits all" in sentence(league)
+    assert f"a budget of {league.enough} admits all" in sentence(league)
 
 
 def test_least_budget_that_admits_all_is_named(smoke, monkeypatch):
