@@ -112,19 +112,27 @@ def table(league: League) -> list[list[str]]:
         if league.measure == "test_accuracy":
             ended = f"{100 * row.measures['final']:.1f} %"
         line = [
-            str(row.places[AS_GIVEN]),
+            _place_text(row, AS_GIVEN),
             row.name,
             _seconds(*median_interval(row.times[AS_GIVEN])),
             f"{reached} of {len(league.seeds)}",
             f"{row.measures['waiting']:.0%}",
             ended,
             _seconds(*median_interval(row.times[SLOW])),
-            str(row.places[SLOW]),
+            _place_text(row, SLOW),
             settings_text(row.settings),
             _trials_text(row.choice.plan),
         ]
         lines.append(line)
     return lines
+
+
+def _place_text(row: EntrantRow, condition: str) -> str:
+    """The place; a dash where most seeds missed the target: methods that all miss share nothing."""
+    median, *_ = median_interval(row.times[condition])
+    if not math.isfinite(median):
+        return "–"
+    return str(row.places[condition])
 
 
 def _trials_text(plan: TrialPlan) -> str:
