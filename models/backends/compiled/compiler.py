@@ -1,9 +1,9 @@
 """The module that numba compiles for a network: its source and its compilation."""
 
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -121,8 +121,8 @@ def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     What was compiled is kept in files (`compile_cached`).
     """
     try:
-        _use_widest_vectors()
-        return compile_cached(source(convolutions), _compile)
+        with _widest_vectors():
+            return compile_cached(source(convolutions), _compile)
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]
         warnings.warn(
@@ -152,19 +152,36 @@ def _compile(module: ModuleType) -> Passes:
     return Passes(module.differentiate, module.predict)
 
 
-def _use_widest_vectors() -> None:
-    """Let LLVM use vectors of 512 bits, which it avoids because they slowed down older CPUs.
+CONTEXT = "_toplevel_target_context"
+"""The attribute in which numba keeps the context that it compiles in, once it is made."""
 
-    Only in a process that has not used numba before, and where the user has not chosen.
+
+@contextmanager
+def _widest_vectors() -> Iterator[None]:
+    """Within it, LLVM uses vectors of 512 bits, which it avoids because they slowed down older CPUs.
+
+    Numba reads its settings once, when the context is made in which it compiles. So this is a
+    context of its own: it does not matter who has used numba before, and what others compile stays
+    as it is. Where the user has chosen a CPU, that one counts.
     """
-    if (
-        "numba" in sys.modules
-        or "NUMBA_CPU_FEATURES" in os.environ
-        or "NUMBA_CPU_NAME" in os.environ
-    ):
+    if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
+        yield
         return
-    import numba
     from llvmlite import binding
+    from numba import config
+    from numba.core.cpu import CPUContext
+    from numba.core.registry import cpu_target
 
-    numba.config.CPU_NAME = binding.get_host_cpu_name()  # type: ignore[attr-defined]
-    numba.config.CPU_FEATURES = f"{binding.get_host_cpu_features().flatten()},-prefer-256-bit"  # type: ignore[attr-defined]
+    settings, kept = vars(config), vars(cpu_target)
+    before = {name: settings[name] for name in ("CPU_NAME", "CPU_FEATURES")}
+    others = kept.get(CONTEXT)
+    features = f"{binding.get_host_cpu_features().flatten()},-prefer-256-bit"
+    settings.update(CPU_NAME=binding.get_host_cpu_name(), CPU_FEATURES=features)
+    try:
+        kept[CONTEXT] = CPUContext(cpu_target.typing_context, "cpu")  # type: ignore[no-untyped-call]
+        yield
+    finally:
+        settings.update(before)
+        kept.pop(CONTEXT, None)
+        if others is not None:
+            kept[CONTEXT] = others

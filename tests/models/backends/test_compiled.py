@@ -364,9 +364,17 @@ print(found.numpy().tobytes().hex())
 """
 
 
-def start(cache: Path, **environment: str) -> "subprocess.Popen[str]":
+# what a notebook may have done before: numba has compiled, and its settings are read
+NUMBA_FIRST = """
+import numba
+double = numba.njit(lambda x: 2 * x)
+assert double(2.0) == 4.0
+"""
+
+
+def start(cache: Path, script: str = SCRIPT, **environment: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
+        [sys.executable, "-W", "error", "-c", script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -399,6 +407,9 @@ def test_processes_share_compiled_sources(tmp_path):
     suffixes = [path.suffix for path in files]
     assert (suffixes.count(".py"), suffixes.count(".nbc")) == (2, 4)
     assert answer(start(tmp_path)).split() == ["0", bits]
+    late = SCRIPT.replace('assert "numba" not in sys.modules', NUMBA_FIRST)
+    assert answer(start(tmp_path, late)).split() == ["0", bits]
+    assert len([path for path in (tmp_path / "laggard" / "compiled").rglob("*.nbc")]) == 4
 
 
 def test_compiling_needs_no_folder_for_cache(tmp_path, monkeypatch):
