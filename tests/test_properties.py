@@ -447,9 +447,7 @@ NETWORKS = {
     "dropping most": (lambda shape, classes: Dropping(0.9), PICTURES),
     "lstm": (LSTM(width=6).build, TEXT),
 }
-TRAINED = sorted(
-    {"sync_ps", "async_ps", "k_sync", "local_sgd", "easgd", "all_reduce", "dpsgd", "adpsgd", "sgp"}
-)
+TRAINED = ("sync_ps", "async_ps", "k_sync", "local_sgd", "all_reduce", "dpsgd", "adpsgd", "sgp")
 
 
 def learnt(draw, workers, name):

@@ -15,7 +15,7 @@ from laggard.experiments.perfetto import WHOLE_RUN, TimeWindow, events, write_tr
 from tests.experiments.trace_format import broken
 
 ROOT = Path(__file__).parents[2]
-SERVERS = ("async_ps", "downpour", "sync_ps_shards", "k_sync_crash", "easgd")
+SERVERS = ("async_ps", "downpour", "sync_ps_shards", "k_sync_crash", "local_sgd")
 METHODS = (*SERVERS, "gpipe", "async_pipelines", "pipedream", "adpsgd", "all_reduce_ring")
 LINE = """\
 # One worker, a second a gradient, a model in 0.75 s.

@@ -621,7 +621,7 @@ def test_what_the_commands_cannot_do_is_one_line(tmp_path, capsys, monkeypatch):
         "real compare small.yaml --calibration real/small --seconds 0": "--seconds: expected a number > 0, got 0",
         "real calibrate small.yaml cluster.network.message_bytes=4": "cluster.network.message_bytes: expected at least a",
         "real calibrate small.yaml stop.accuracy=0.5": "stop.accuracy: expected null",
-        "real calibrate small.yaml algorithm=easgd": "algorithm.name: expected async_ps, sync_ps, all_reduce",
+        "real calibrate small.yaml algorithm=local_sgd": "algorithm.name: expected async_ps, sync_ps, all_reduce",
         "real calibrate small.yaml sweep.seed=[1,2]": "sweep: expands to 2 runs: fix the swept keys",
     }
     for command, said in wrong.items():

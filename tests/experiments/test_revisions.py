@@ -64,7 +64,7 @@ def test_average_of_uneven_shards_has_new_id(tmp_path, monkeypatch, partition, w
         before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", size, task)
         assert (before != now) == changed
     equal = "algorithm={name: local_sgd, weighting: equal}"
-    for unchanged in ("algorithm=easgd", equal):
+    for unchanged in ("algorithm=async_ps", equal):
         before, now = digests(tmp_path, monkeypatch, unchanged, size, task)
         assert before == now
 

@@ -8,7 +8,6 @@ from typing import Any
 from laggard.simulator.algorithms import (
     asynchronous,
     delayed,
-    easgd,
     k_async,
     local_sgd,
     local_steps,
@@ -119,10 +118,6 @@ def with_staleness(of: Callable[[int], int]) -> Any:
         return record
 
     return wrong
-
-
-def doubled_moves(own: Any) -> dict[str, Any]:
-    return {"send": lambda receiver, content: own.send(receiver, (2 * content[0], content[1]))}
 
 
 def keeping(*names: str) -> Wrong:
@@ -352,18 +347,6 @@ SERVERS = {
             ),
         ),
         test_local_steps.test_outer_optimizer_includes_averaging_and_nesterov,
-    ),
-    "the centre does not move": (
-        Replaced(
-            easgd.EASGD,
-            "server",
-            on_spoilt(lambda own: {"apply": lambda _, taken: own.apply(own.weights, taken)}),
-        ),
-        partial(test_local_steps.test_elastic_exchange_conserves_sum, False),
-    ),
-    "a worker moves twice": (
-        Replaced(easgd.EASGD, "server", on_spoilt(doubled_moves)),
-        partial(test_local_steps.test_elastic_exchange_conserves_sum, False),
     ),
     "a token has no step": (
         Replaced(

@@ -1,7 +1,7 @@
 """The engine: what holds for every method."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -25,8 +25,18 @@ from tests.theory.trials import (
     weights_after,
 )
 
+SWITCHED: dict[str, Callable[[Rule], Algorithm]] = {
+    f"{name}, {field.name} {not field.default}": partial(
+        method, name, **{field.name: not field.default}
+    )
+    for name, kind in ALGORITHMS.items()
+    for field in fields(kind)
+    if isinstance(field.default, bool)
+}
+"""Every method with one of its switches turned."""
 METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
     **ALGORITHMS,
+    **SWITCHED,
     "k_sync, wait_for 3": partial(method, "k_sync", wait_for=3),
     "k_sync, wait_for 3, cancel": partial(method, "k_sync", wait_for=3, cancel=True),
     "k_batch_sync, K 3": partial(method, "k_batch_sync", gradients=3),
@@ -41,13 +51,12 @@ METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
     "ssp, bound 0": partial(method, "ssp", bound=0),
     "async_ps, 2 shards": partial(method, "async_ps", shards=2),
     "local_sgd, 2 shards": partial(method, "local_sgd", local_steps=2, shards=2),
-    "easgd, together": partial(method, "easgd", local_steps=2, together=True),
     "all_reduce, tree": partial(method, "all_reduce", collective="tree"),
     "dpsgd, adapt_then_combine": partial(method, "dpsgd", order="adapt_then_combine"),
     "sgp, overlap 2": partial(method, "sgp", overlap=2),
     "ringmaster, R 2, cancel": partial(method, "ringmaster", threshold=2, cancel=True),
 }
-"""Every method with its defaults, and some with other settings."""
+"""Every method with its defaults, with its switches turned, and some with other settings."""
 HASHES = "the seed of Python's hashes changes nothing"
 HERE = [name for name in IDENTITIES if name != HASHES]
 STEPS = 15

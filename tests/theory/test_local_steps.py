@@ -1,13 +1,10 @@
 """Steps of the workers' own, and tokens."""
 
 from dataclasses import replace
-from itertools import islice
 
 import pytest
-import torch
 
-from laggard.models import Quadratic
-from laggard.simulator import SERVER, Cluster, Network, Rule, Stop
+from laggard.simulator import Cluster, Network, Rule
 from laggard.simulator.timing.distributions import Constant, Exponential
 from tests.theory.statements import Statement, check, close, differ, equal, same
 from tests.theory.trials import (
@@ -16,19 +13,15 @@ from tests.theory.trials import (
     ONE,
     TORCH,
     UNEVEN,
-    batches_of,
     every,
-    first_weights,
     method,
     quadratic,
-    remains_of,
-    slope,
     timed,
     update_times,
     weights_after,
 )
 
-STICH, ZHANG, DOUILLARD = "Stich (2019)", "Zhang et al. (2015)", "Douillard et al. (2023)"
+STICH, DOUILLARD = "Stich (2019)", "Douillard et al. (2023)"
 AVERAGING, TENSORFLOW = "parameter averaging", "sync_replicas_optimizer.py"
 MOMENTUM = LINEAR[1:2]
 
@@ -95,39 +88,6 @@ def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
         ONE, method("delayed", Rule(replace(TORCH["nesterov"][0], momentum=0.9), lr=0.7 * LR))
     )
     close("diloco, P = 1, H = 1 = Nesterov 0.9 at lr times 0.7", alone, nesterov, source=DOUILLARD)
-
-
-@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
-def test_elastic_exchange_conserves_sum(together: bool) -> None:
-    """An exchange moves worker and centre by equal amounts, so that only gradients change their
-    sum.
-    """
-    P, H, seconds, task = 4, 3, 31, slope()
-    algorithm = method("easgd", Rule(lr=LR), elastic=0.2, local_steps=H, together=together)
-    nodes = remains_of(
-        Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5)
-    ).nodes
-    total = torch.stack([node.weights for node in nodes.values()]).sum(0)
-    batches = [batch for rank in range(P) for batch in islice(batches_of(task, rank), seconds)]
-    gradients = sum(batches, torch.zeros(5, dtype=torch.float64))
-    text = (
-        f"easgd, P = {P}{', together' * together}: centre + workers = starts - lr sum of gradients"
-    )
-    close(text, total, (P + 1) * first_weights(task) - LR * gradients, source=ZHANG)
-
-
-def test_elastic_workers_follow_closed_form_together() -> None:
-    """P equal workers descend w^2 / 2 without noise and exchange with the same centre."""
-    P, elastic, exchanges = 4, 0.1, 21
-    x = c = torch.ones(1, 1, dtype=torch.float64)
-    for _ in range(exchanges):
-        x, c = x - LR * x - elastic * (x - c), c + elastic * P * (x - c)
-    quiet = Quadratic(curvature=1.0, dtype=torch.float64)
-    algorithm = method("easgd", Rule(lr=LR), elastic=elastic, local_steps=1, together=True)
-    nodes = remains_of(
-        Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=exchanges - 0.5)
-    ).nodes
-    close("easgd together, no noise: section 3 by hand", nodes[SERVER].weights, c, source=ZHANG)
 
 
 def test_no_tokens_give_synchronous_server() -> None:

@@ -1,7 +1,11 @@
 """Faults that distributed SGD is prone to: each is planted in the product, and a statement must
 find it.
+
+A module of statements about one method has its faults itself, as `FAULTS`.
 """
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +26,17 @@ FOUND = (AssertionError, RuntimeError, ValueError)
 """How a fault is found: a statement does not hold, or the engine refuses to go on."""
 BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
 """What a fault raises that is itself broken."""
+MODULES = [path.stem for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
+
+
+def faults_of_methods() -> dict[str, tuple[Any, ...]]:
+    """The faults that stand beside the statements that find them."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for module in sorted(MODULES):
+        found |= getattr(import_module(f"tests.theory.{module}"), "FAULTS", {})
+    return found
+
+
 FAULTS: dict[str, tuple[Any, ...]] = {
     **RULES,
     **SERVERS,
@@ -31,6 +46,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     **GOSSIP,
     **PIPELINES,
     **ENGINE,
+    **faults_of_methods(),
 }
 
 
