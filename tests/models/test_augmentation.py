@@ -178,17 +178,3 @@ def test_nothing_changes_without_crop_and_flip():
 
 
 ROWS = synthetic(samples=40, features=5)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: Augmentation(crop=-1), "crop = -1"),
-        (lambda: task(augment=Augmentation(crop=7)), r"augment\.crop = 7"),
-        (lambda: task(data=ROWS, augment=Augmentation(crop=1)), "expected images"),
-        (lambda: task(data=ROWS, augment=Augmentation(flip=True)), "expected images"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(make, text):
-    with pytest.raises(ValueError, match=text):
-        make()

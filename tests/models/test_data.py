@@ -137,20 +137,6 @@ def test_synthetic_images_are_scaled_and_shaped(shape, settings):
     assert not torch.equal(data.train_x, other.train_x)
 
 
-@pytest.mark.parametrize(
-    ("make", "settings", "text"),
-    [
-        (synthetic, {"classes": 1}, "classes = 1"),
-        (synthetic_images, {"writers": 0}, "writers = 0"),
-        (synthetic_images, {"contrast": 0.0}, "contrast = 0"),
-        (synthetic_images, {"samples": 10**5}, "at most 100000000 numbers"),
-    ],
-)
-def test_settings_out_of_range_are_refused(make, settings, text):
-    with pytest.raises(ValueError, match=text):
-        make(**settings)
-
-
 def test_synthetic_images_have_given_contrast():
     """The mean images of two classes differ by contrast times the patterns; the rest is noise of
     pixels.

@@ -141,12 +141,9 @@ def test_stages_halve_image_and_shortcuts_skip_pixels():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: ResNet(depth=10), "depth = 10"),
         (lambda: ResNet(norm="layer"), "norm = 'layer'"),
         (lambda: ResNet().build((20,), 3), "expected images"),
         (lambda: Vision().build((2, 28, 28), 10), "expected images"),
-        (lambda: Vision("resnet19").build((3, 32, 32), 10), "network = 'resnet19'"),
-        (lambda: Vision("alexnet").describe((3, 32, 32), 10), "network = alexnet"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, text):

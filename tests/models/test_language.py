@@ -64,10 +64,3 @@ def test_label_is_next_character_across_pieces():
     spelt = set(Language(words=20, seed=1).spellings)
     assert set(text.split(" ")[:-1]) <= spelt
     assert torch.equal(characters(samples=50, positions=8, words=20, seed=1).train_x, data.train_x)
-
-
-@pytest.mark.parametrize("given", [{"samples": 9}, {"positions": 1}, {"words": 1}])
-def test_settings_out_of_range_are_refused(given):
-    (key,) = given
-    with pytest.raises(ValueError, match=f"{key} = {given[key]}"):
-        characters(**given)

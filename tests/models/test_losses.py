@@ -214,16 +214,3 @@ def test_loss_for_other_labels_is_refused(data, loss, expected):
 def test_numbers_and_sets_have_no_label_to_divide_by(data):
     with pytest.raises(ValueError, match=r"partition: expected .*disjoint"):
         linear(data, None, partition=Dirichlet(), workers=2)
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (SquaredLoss, {"regularizer": -1.0}),
-        (LogisticLoss, {"regularizer": float("inf")}),
-        (CrossEntropyLoss, {"smoothing": 1.1}),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings):
-    with pytest.raises(ValueError, match="expected a"):
-        kind(**settings)

@@ -120,11 +120,3 @@ def test_every_piece_needs_sample():
     assert [len(shard) for shard in shards] == [2, 2, 2, 2]
     with pytest.raises(ValueError, match="7 samples cannot be divided"):
         deal(ByLabel(pieces=2), 4, labels=LABELS[:7])
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"), [(Dirichlet, 0.0), (Dirichlet, float("nan")), (ByLabel, 0)]
-)
-def test_settings_out_of_range_are_refused(kind, value):
-    with pytest.raises(ValueError, match="expected"):
-        kind(value)

@@ -49,30 +49,6 @@ def test_starts_differ_by_seed_with_jitter():
     assert not torch.equal(start[0], start[1])
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "text"),
-    [
-        (Quadratic, {"curvature": -1.0}, "curvature = -1.0"),
-        (Quadratic, {"curvature": [1.0, 0.0]}, "positive eigenvalues"),
-        (Quadratic, {"curvature": []}, "positive eigenvalues"),
-        (Quadratic, {"curvature": [1.0, 2.0], "dim": 3}, "leave dim and condition out"),
-        (Quadratic, {"condition": 0.5}, "condition = 0.5"),
-        (Quadratic, {"dim": 0}, "dim = 0"),
-        (Quadratic, {"batch": 0}, "batch = 0"),
-        (Quadratic, {"noise": -1.0}, "noise = -1.0"),
-        (Quadratic, {"noise": float("nan")}, "noise = nan"),
-        (Quadratic, {"dim": 3, "initial": [1.0, 2.0]}, "initial has 2 coordinates"),
-        (Tridiagonal, {"dim": 3, "shift": [1.0, 2.0], "scale": [1.0]}, "expected 2 numbers"),
-        (Quadratic, {"dim": 3, "scale": [1.0, 0.0]}, "expected positive numbers"),
-        (Tridiagonal, {"dim": 3, "scale": [float("nan")]}, "expected positive numbers"),
-        (Quadratic, {"dim": 3, "shift": [0.0, [1.0, 2.0]]}, "shift has 2 coordinates"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings, text):
-    with pytest.raises(ValueError, match=text):
-        kind(**settings)
-
-
 def test_worker_without_quadratic_is_refused():
     with pytest.raises(ValueError, match="rank 2 has no quadratic"):
         Quadratic(shift=[0.0, 1.0]).batches(2, [np.random.default_rng(0)])

@@ -72,14 +72,3 @@ def test_batched_evaluation_is_that_of_each_model():
         torch.testing.assert_close(
             batched.evaluate(weights)[name], measured, rtol=1e-12, atol=1e-12
         )
-
-
-@pytest.mark.parametrize("given", [{"width": 0}, {"depth": 0}, {"width": 100_000}])
-def test_settings_that_do_not_fit_are_refused(given):
-    ((key, value),) = given.items()
-    with pytest.raises(ValueError, match=f"{key} = {value}: expected a number from 1 to"):
-        LSTM(**given)
-    with pytest.raises(
-        ValueError, match=r"lstm: expected sequences of characters, got inputs of shape \(1, 8, 8\)"
-    ):
-        LSTM().build((1, 8, 8), 10)

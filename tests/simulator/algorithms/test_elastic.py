@@ -14,7 +14,6 @@ from laggard.simulator import (
     AllReduce,
     Cluster,
     DiLoCoAllReduce,
-    InvalidSettingError,
     LocalAllReduce,
     Network,
     OverlapSGP,
@@ -178,18 +177,3 @@ def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
         np.testing.assert_allclose(shares, outcome.progress.time, rtol=1e-9)
         if algorithm.one_model:
             assert (outcome.updates["staleness"] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "key"),
-    [
-        (AllReduce, {"restart_seconds": 1.0}, "restart_seconds"),
-        (AllReduce, {"on_crash": "shrink", "collective": "server", "servers": 2}, "on_crash"),
-        (AllReduce, {"on_crash": "shrink", "collective": "hierarchical"}, "on_crash"),
-        (DPSGD, {"on_crash": "shrink", "mixing": "uniform"}, "mixing"),
-        (SGP, {"on_crash": "retry"}, "on_crash"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(method, settings, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        method(Rule(), **settings).check(Cluster(4))

@@ -7,7 +7,6 @@ from laggard.models import Quadratic
 from laggard.simulator import (
     Cluster,
     Delayed,
-    InvalidSettingError,
     Network,
     Rule,
     Stop,
@@ -17,8 +16,7 @@ from laggard.simulator import (
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
 from laggard.simulator.algorithms.push_sum import SGP
 from laggard.simulator.learning.rules import SGD, WarmUp
-from laggard.simulator.network.topology import Exponential as ExponentialGraph
-from laggard.simulator.network.topology import Graph, Ring, Star
+from laggard.simulator.network.topology import Ring
 from laggard.simulator.timing.distributions import Exponential, Gamma
 from tests.simulator.algorithms.observing import Observed
 
@@ -75,27 +73,6 @@ def test_schedule_counts_epochs_of_cluster(algorithm):
     moved = 1e9 - run.weights.item()
     error = 0.03 if algorithm is overlapped else 1e-6
     assert moved == pytest.approx(sum(k * 0.1 / 3 for k in range(20)), rel=error)
-
-
-STAR = Graph("star_graph", {"n": 4})
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "graph", "workers", "text"),
-    [
-        (DPSGD, {"order": "adapt"}, Ring(), 5, "order"),
-        (DPSGD, {"mixing": "uniform"}, STAR, 5, "doubly stochastic"),
-        (DPSGD, {}, ExponentialGraph(), 5, "undirected"),
-        (DPSGD, {}, Star(), 5, "topology"),
-        (DPSGD, {}, STAR, 6, "workers = 6"),
-        (SGP, {}, Star(), 5, "topology"),
-        (SGP, {"mixing": "weights"}, Ring(), 5, "mixing"),
-        (SGP, {"overlap": -1}, Ring(), 5, "overlap"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(method, settings, graph, workers, text):
-    with pytest.raises(InvalidSettingError, match=text):
-        method(Rule(), **settings).check(on(graph, workers))
 
 
 def test_long_run_keeps_no_tags():

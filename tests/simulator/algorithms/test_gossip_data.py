@@ -23,7 +23,7 @@ from laggard.simulator import (
 )
 from laggard.simulator.algorithms.contrib.matcha import matchings_on
 from laggard.simulator.algorithms.contrib.relay_sgd import tree_on
-from laggard.simulator.learning.rules import SGD, Adam, WarmUp
+from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, TimeVarying
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
@@ -150,25 +150,6 @@ def test_asymmetric_mixing_is_refused(uneven):
     GradientTracking(Rule(), mixing="weights").check_cluster(cluster)
     with pytest.raises(InvalidSettingError, match=r"D2\.mixing: expected one that is symmetric"):
         D2(Rule(), mixing="weights").check_cluster(cluster)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "workers", "text"),
-    [
-        (
-            D2(Rule(), lazy=False),
-            4,
-            r"D2\.lazy: expected true, since .* is -0\.3333, not above -1/3",
-        ),
-        (D2(Rule(), lazy=False), 3000, r"D2\.lazy: expected true for more than 2048 workers"),
-        (D2(Rule(Adam())), 4, r"Rule\.optimizer: expected sgd or nesterov, since D2"),
-        (QGDSGDm(Rule(Adam())), 4, r"Rule\.optimizer: expected sgd or nesterov, whose momentum"),
-        (MATCHA(Rule()), 3000, r"MATCHA\.weight: expected a number for more than 2048 workers"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(algorithm, workers, text):
-    with pytest.raises(InvalidSettingError, match=text):
-        algorithm.check_cluster(Cluster(workers))
 
 
 @pytest.mark.parametrize(

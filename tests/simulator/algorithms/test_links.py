@@ -3,12 +3,8 @@
 import pytest
 
 from laggard.simulator import (
-    DPSGD,
-    AllReduce,
     AsyncPS,
     Cluster,
-    GPipe,
-    InvalidSettingError,
     Network,
     Record,
     Rule,
@@ -16,7 +12,6 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms import ALGORITHMS
-from laggard.simulator.network.topology import Complete, Ring, Star
 
 COLLECTIVES = ["naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"]
 ON_ANY_GRAPH = {
@@ -41,21 +36,6 @@ def test_method_sends_along_its_links_alone(method, settings, workers):
     outcome = simulate(cluster, algorithm, stop=Stop(gradients=100), record=Record(messages=True))
     used = zip(*(outcome.message_log[end].tolist() for end in ("sender", "receiver")), strict=True)
     assert set(used) == set(algorithm.links(workers))
-
-
-@pytest.mark.parametrize(
-    ("method", "workers", "network", "key"),
-    [
-        (AsyncPS(Rule()), 4, {"topology": Ring()}, "Network.topology: expected auto or star"),
-        (GPipe(Rule()), 4, {"topology": Star()}, "Network.topology"),
-        (AllReduce(Rule()), 4, {"colocated": True}, "Network.colocated: expected false"),
-        (AllReduce(Rule(), collective="mesh"), 3000, {}, "Cluster.workers: expected so few"),
-        (DPSGD(Rule()), 3000, {"topology": Complete()}, "Cluster.workers: expected so few"),
-    ],
-)
-def test_cluster_that_does_not_fit_links_is_refused(method, workers, network, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        method.check_cluster(Cluster(workers, network=Network(**network)))
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.collectives import COLLECTIVES
-from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
     Naive,
@@ -33,9 +32,7 @@ from laggard.simulator.algorithms.pipelines import (
     PipeDream,
 )
 from laggard.simulator.algorithms.staging import stage_layers
-from laggard.simulator.network.topology import Complete, Ring
 from laggard.simulator.timing.distributions import Constant, Gamma
-from laggard.simulator.timing.failures import ServerCrash
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
@@ -105,12 +102,6 @@ def test_even_cut_is_best_of_all_cuts(seed):
 def test_cut_without_layers_in_order_is_refused(stages, cut, text, network):
     with pytest.raises(InvalidSettingError, match=text):
         stage_layers(network.layers(), stages, cut)
-
-
-def test_2bw_refuses_too_few_micro_batches():
-    algorithm = PipeDream2BW(Rule(), micro_batches=2)
-    with pytest.raises(InvalidSettingError, match=r"micro_batches: .* workers - 1 = 3"):
-        simulate(Cluster(4), algorithm, stop=Stop(updates=1))
 
 
 @pytest.mark.parametrize("algorithm", [Naive, partial(GPipe, micro_batches=1), PipeDream])
@@ -199,13 +190,6 @@ def test_layers_without_parameters_have_equal_bytes():
     np.testing.assert_allclose(update_seconds(GPipe, layers, 2), (4 + 2 - 1) * 3.0 + 2.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("workers", "replicas"), [(6, 4), (2, 5), (4, 100_000)])
-def test_replicas_with_unequal_stages_are_refused(workers, replicas):
-    algorithm = GPipe(Rule(), replicas=replicas, collective="mesh")
-    with pytest.raises(InvalidSettingError, match="replicas: expected a divisor of workers"):
-        simulate(Cluster(workers), algorithm, stop=Stop(updates=1))
-
-
 UNEVEN = Cluster(R * S, compute=Gamma(1.0, 0.7), network=Network(bandwidth=1e3, latency=0.01))
 
 
@@ -271,24 +255,3 @@ def test_servers_on_machine_of_replica_answer_at_once():
     ]
     pushed = [np.bincount(outcome.updates["worker"], minlength=2).tolist() for outcome in outcomes]
     assert pushed[0] == pushed[1] == [25, 10]
-
-
-@pytest.mark.parametrize(
-    ("settings", "cluster", "key"),
-    [
-        ({"replicas": 4}, {}, "replicas"),
-        ({}, {}, "at most 4"),
-        ({"replicas": 3, "cut": ["layer9"]}, {}, "1 of the layers layer2"),
-        ({"replicas": 3}, {"network": Network(topology=Complete())}, "topology"),
-        ({"replicas": 3}, {"network": Network(topology=Ring())}, "topology"),
-        (
-            {"replicas": 3},
-            {"server_crashes": [ServerCrash(at=1.0, restore_seconds=1.0)]},
-            "server_crashes",
-        ),
-    ],
-)
-def test_settings_that_cannot_run_are_refused(settings, cluster, key):
-    cluster, algorithm = Cluster(6, **cluster), AsyncPipelines(Rule(), **settings)
-    with pytest.raises(InvalidSettingError, match=key):
-        simulate(cluster, algorithm, Timing(depth=4), stop=Stop(updates=1))

@@ -11,7 +11,6 @@ import torch
 
 from laggard.simulator import (
     Cluster,
-    InvalidSettingError,
     KSync,
     LocalSGD,
     Network,
@@ -221,17 +220,3 @@ def test_parameters_are_split_evenly_and_completely(params, shards):
     sizes = [len(range(params)[part]) for part in slices]
     assert max(sizes) - min(sizes) <= 1
     assert list(split_parameters(params, shards)) == [-1 - shard for shard in range(shards)]
-
-
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        (SyncPS, {"accumulate": 0}),
-        (SyncPS, {"shards": 0}),
-        (SyncPS, {"shards": 5}),
-        *((KSync, {"wait_for": wrong}) for wrong in (0, 1.5, 0.0, -0.5, 5, 5.0)),
-    ],
-)
-def test_settings_out_of_range_are_refused(method, settings):
-    with pytest.raises(InvalidSettingError, match=next(iter(settings))):
-        method(Rule(), **settings).check(UNEVEN)

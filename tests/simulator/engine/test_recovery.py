@@ -10,12 +10,10 @@ from laggard.models import Quadratic
 from laggard.simulator import (
     AsyncPS,
     Cluster,
-    InvalidSettingError,
     KSync,
     Network,
     Record,
     Rule,
-    SoftSync,
     Stop,
     SyncPS,
     simulate,
@@ -203,41 +201,6 @@ def test_crashes_without_updates_end_run():
     )
     assert outcome.reached == "stalled"
     assert "servers crashed 1000 times without one" in outcome.stalled
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "crash", "key"),
-    [
-        (SoftSync(Rule()), {}, "server_crashes: expected none"),
-        (ALGORITHMS["all_reduce"](Rule()), {}, "server_crashes: expected none"),
-        (AsyncPS(Rule(), shards=2), {"shard": 2}, "server_crashes.0.shard"),
-        (SyncPS(Rule(), shards=2), {}, "shards: expected 1"),
-        (KSync(Rule(), cancel=True), {}, "cancel: expected false"),
-        (SyncPS(Rule(), bucket_bytes=10.0), {}, "bucket_bytes: expected null"),
-    ],
-)
-def test_methods_that_cannot_return_are_refused(algorithm, crash, key):
-    cluster = Cluster(workers=4, server_crashes=[ServerCrash(at=1.0, **crash)])
-    with pytest.raises(InvalidSettingError, match=key):
-        algorithm.check_cluster(cluster)
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "key"),
-    [
-        (ServerCrash, {}, "at: expected"),
-        (ServerCrash, {"uptime": 0.0}, "uptime: expected"),
-        (Checkpoint, {"every_updates": 1, "every_seconds": 1.0}, "every_seconds: expected null"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        kind(**settings)
-
-
-def test_law_beside_other_crashes_is_refused():
-    with pytest.raises(InvalidSettingError, match=r"server_crashes.0.uptime: expected null"):
-        Cluster(1, server_crashes=[ServerCrash(uptime=1.0), ServerCrash(at=2.0)])
 
 
 @pytest.mark.parametrize(

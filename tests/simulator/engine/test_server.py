@@ -370,10 +370,3 @@ def test_server_that_falls_behind_is_refused(receive):
     method = ALGORITHMS["k_batch_sync"](Rule(), gradients=2)
     with pytest.raises(InvalidSettingError, match=r"Cluster\.receive_seconds"):
         simulate(Cluster(4, receive_seconds=receive), method, stop=Stop(updates=10))
-
-
-@pytest.mark.parametrize("key", LAWS)
-@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan, 1e31])
-def test_cost_without_duration_is_refused(key, value):
-    with pytest.raises(InvalidSettingError, match=f"Cluster.{key}"):
-        Cluster(2, **{key: value})

@@ -12,12 +12,9 @@ from laggard.simulator import (
     Delayed,
     Evaluate,
     InvalidSettingError,
-    KAsync,
-    KBatchSync,
     KSync,
     Network,
     Rule,
-    SoftSync,
     Stop,
     SyncPS,
     Timing,
@@ -300,38 +297,6 @@ def test_schedule_counts_samples_applied():
     )
     moved = -np.diff(outcome.metrics["distance"])
     assert moved == pytest.approx([0.0, 0.5e-9], abs=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "key"),
-    [
-        (Stop, {}, "epochs, updates, gradients, time"),
-        (Stop, {"updates": 0}, "updates"),
-        (Evaluate, {"every_epochs": 1, "every_updates": 2}, "every_updates"),
-        (Cluster, {"workers": 0}, "workers"),
-        (Cluster, {"workers": 2.5}, "workers"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        kind(**settings)
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "key"),
-    [
-        (Delayed, {"delay": 1.5}, "delay"),
-        (Delayed, {"delay": -1}, "delay"),
-        (Delayed, {}, "delay = 7 stands for 8 workers"),
-        (SoftSync, {"gradients": 0}, "gradients"),
-        (KBatchSync, {"gradients": 0}, "gradients"),
-        (KAsync, {"wait_for": 0}, "wait_for"),
-        (KAsync, {"wait_for": 9}, "wait_for"),
-    ],
-)
-def test_settings_of_methods_out_of_range_are_refused(method, settings, key):
-    with pytest.raises(InvalidSettingError, match=key):
-        method(Rule(), **settings).check(Cluster(workers=8))
 
 
 @pytest.mark.parametrize("more", [{"ensemble": 0}, {"ensemble": 3, "learning_seeds": [1, 2]}])

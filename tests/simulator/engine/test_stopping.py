@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.simulator import AsyncPS, Cluster, Evaluate, InvalidSettingError, Rule, Stop, simulate
+from laggard.simulator import AsyncPS, Cluster, Evaluate, Rule, Stop, simulate
 from laggard.simulator.engine.stopping import first
-from laggard.simulator.timing.distributions import Constant, Exponential
-from laggard.simulator.timing.slowdowns import Factor, Markov
+from laggard.simulator.timing.distributions import Exponential
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
@@ -25,22 +24,3 @@ def test_evaluations_come_at_updates_when_due(every):
     outcome = simulate(cluster, AsyncPS(Rule()), stop=stop, evaluate=Evaluate(every_updates=every))
     due = np.ceil(every * np.arange(20 // every + 1))
     assert sorted(set(outcome.metrics["updates"])) == sorted({*due, 20})
-
-
-@pytest.mark.parametrize(
-    ("cluster", "more", "key"),
-    [
-        ({}, {"evaluate": Evaluate(every_seconds=1e-17)}, "Evaluate.every_seconds"),
-        ({"compute": Constant(1e-17)}, {}, "Stop.time"),
-        ({"slowdowns": [Factor(0, factor=1e15)] * 25}, {}, "Cluster.slowdowns"),
-        (
-            {"slowdowns": [Markov(0, factor=2.0, slow_for=1e-9, fast_for=1e-9)]},
-            {},
-            "Cluster.slowdowns.0.slow_for",
-        ),
-    ],
-    ids=str,
-)
-def test_endless_repetition_is_refused(cluster, more, key):
-    with pytest.raises(InvalidSettingError, match=f"^{key}: expected"):
-        simulate(Cluster(2, **cluster), AsyncPS(Rule()), stop=Stop(time=1.0), **more)

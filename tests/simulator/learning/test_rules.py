@@ -18,7 +18,6 @@ from laggard.simulator.learning.rules import (
     Cosine,
     DCASGDa,
     DelayAdaptive,
-    GapAware,
     OneOverN,
     Progress,
     RMSProp,
@@ -181,25 +180,12 @@ def test_negative_momentum_opposes_last_step():
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (SGD, {"momentum": 1.0}),
-        (SGD, {"momentum": -1.0}),
         (SGD, {"momentum": torch.tensor([[0.5], [1.5]])}),
-        *((Rule, {"lr": wrong}) for wrong in (float("nan"), float("inf"), -0.1)),
-        *((Rule, {"lr": torch.tensor([[0.5], [wrong]])}) for wrong in (float("nan"), -0.1)),
-        (Staleness, {"on": "weights"}),
-        (Cosine, {"length": 1.0, "unit": "seconds"}),
-        (Step, {"every": 1.0, "at": (2.0,)}),
-        (Step, {}),
-        (Step, {"at": (3.0, 2.0)}),
-        (Step, {"at": (0.0,)}),
-        (DCASGDa, {"strength": -1.0}),
-        (OneOverN, {"workers": 0}),
-        (DelayAdaptive, {"ceiling": 0.0}),
-        (DelayAdaptive, {"on": "lr"}),
-        (GapAware, {"decay": 1.0}),
+        (Rule, {"lr": torch.tensor([[0.5], [float("nan")]])}),
+        (Rule, {"lr": torch.tensor([[0.5], [-0.1]])}),
     ],
 )
-def test_settings_out_of_range_are_refused(kind, settings):
+def test_tensors_out_of_range_are_refused(kind, settings):
     with pytest.raises(InvalidSettingError, match=f"{kind.__name__}.*expected"):
         kind(**settings)
 

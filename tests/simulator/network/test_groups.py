@@ -210,51 +210,6 @@ def over(factor, *ends):
     return Trunk(*ends, oversubscription=factor)
 
 
-@pytest.mark.parametrize(
-    ("groups", "more", "key"),
-    [
-        (Groups(3, trunks=CORE), {}, "groups.count"),
-        (Groups(2), {}, "groups.trunks"),
-        (Groups(4, trunks=CORE), {}, "groups.trunks"),
-        (Groups(2, trunks=[*CORE, Trunk(["a"], "b")]), {}, "groups.trunks"),
-        (Groups(2, trunks=[*CORE, Trunk([1], "core")]), {}, "groups.trunks.1.switches.0"),
-        (Groups(2, trunks=[Trunk([0, 1], 1)]), {}, "groups.trunks.0.switches.1"),
-        (Groups(2, trunks=[Trunk([0], 2)]), {}, "groups.trunks.0.switches.0"),
-        (Groups(2, trunks=CORE, servers="x"), {}, "groups.servers"),
-        (Groups(2, trunks=CORE, servers=-1), {}, "groups.servers"),
-        (Groups(members=[[0, 1, 2], [2, 3]]), {}, "groups.members.1.0"),
-        (Groups(members=[range(7)]), {}, "groups.members: expected every worker"),
-        (Groups(members=[[*range(8), -1]]), {"colocated": True}, "groups.members.0.8"),
-        (Groups(8, trunks=[Trunk(range(8), "c")]), {"hosts": Hosts(2)}, "groups.count"),
-        (Groups(2, trunks=CORE), {"wiring": "pairs"}, "wiring"),
-        (Groups(2, trunks=[over(2.0, [0], 1)]), {"bandwidth": math.inf}, r"groups.trunks.0.over"),
-        (Groups(members=[range(8), [-1]], trunks=[over(2.0, [1], 0)]), {}, "groups.trunks.0.over"),
-        (Groups(2, trunks=[*CORE, over(2.0, ["core"], "x")]), {}, "groups.trunks.1.over"),
-    ],
-)
-def test_groups_that_do_not_fit_are_refused(groups, more, key):
-    network = Network(**{"bandwidth": 1.0, "groups": groups, **more})
-    with pytest.raises(InvalidSettingError, match=f"^Cluster.network.{key}"):
-        Cluster(workers=8, network=network)
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "key"),
-    [
-        (Groups, {}, "count"),
-        (Groups, {"count": 2, "members": [[0], [1]]}, "count"),
-        (Trunk, {"switches": [], "to": 1}, "switches"),
-        (Trunk, {"switches": [0], "to": 1, "bandwidth": 0.0}, "bandwidth"),
-        (Trunk, {"switches": [0], "to": 1, "bandwidth": math.nan}, "bandwidth"),
-        (Trunk, {"switches": [0], "to": 1, "bandwidth": 1.0, "oversubscription": 2.0}, "over"),
-        (Trunk, {"switches": [0], "to": 1, "latency": -1.0}, "latency"),
-    ],
-)
-def test_groups_and_trunks_out_of_range_are_refused(kind, settings, key):
-    with pytest.raises(InvalidSettingError, match=f"{kind.__name__}.{key}"):
-        kind(**settings)
-
-
 def test_hierarchical_needs_equal_groups_in_order():
     cluster = Cluster(4, network=Network(groups=Groups(members=[[0, 2], [1, 3]], trunks=[FAR])))
     with pytest.raises(InvalidSettingError, match="order of rank"):

@@ -89,19 +89,6 @@ def test_weights_of_graph_leave_rest_at_sender(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "graph", "key"),
-    [
-        ("metropolis", Exponential(), "Exponential.mixing"),
-        ("metropolis", Exponential(static=True), "Exponential.mixing"),
-        ("weights", Ring(), "Ring.mixing"),
-    ],
-)
-def test_mixing_that_does_not_fit_graph_is_refused(name, graph, key):
-    with pytest.raises(InvalidSettingError, match=f"{key}: expected uniform"):
-        matrix(name, graph, 0, 8)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "0 1 0.7\n0 2 0.7\n1 0 0.5\n2 0 0.5",

@@ -195,35 +195,6 @@ def test_weight_may_have_another_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "key"),
-    [
-        (Torus, {"rows": 0}, "rows"),
-        (Torus, {"rows": 3}, "rows"),
-        (Exponential, {"peers": 3}, "peers"),
-        (Graph, {}, "graph"),
-        (Graph, {"graph": "cycle_graph", "file": "a.json"}, "graph"),
-        (Graph, {"graph": "cycl_graph"}, "graph"),
-        (Graph, {"graph": "read_edgelist"}, "graph"),
-        (Graph, {"graph": "cycle_graph"}, "arguments"),
-        (Graph, {"graph": "cycle_graph", "arguments": {"m": 3}}, "arguments"),
-        (Graph, {"graph": "cycle_graph", "arguments": [5, None, 1, 2, 3]}, "arguments"),
-        (Graph, {"graph": "bull_graph", "arguments": [5, 6, 7, 8]}, "arguments"),
-        (Graph, {"graph": "grid_graph", "arguments": {"dim": [10**9, 2]}}, "arguments"),
-        (Graph, {"graph": "gnp_random_graph", "arguments": [10**9, 0.5, 10**12]}, "arguments"),
-        (Graph, {"graph": "cycle_graph", "arguments": [5]}, "graph: .* workers = 4, got '5 nodes'"),
-        (Graph, {"graph": "empty_graph", "arguments": [4]}, "graph: .* reach"),
-        (Graph, {"graph": "path_graph", "arguments": [4], "directed": True}, "graph: .* reach"),
-        (Graph, {"graph": "null_graph"}, "graph: .* a graph with nodes"),
-        (Graph, {"file": "none.edgelist"}, "file: .* No such file"),
-        (Graph, {"file": "none.csv"}, "file: .* No such file"),
-    ],
-)
-def test_settings_that_make_no_graph_are_refused(kind, settings, key):
-    with pytest.raises(InvalidSettingError, match=f"{kind.__name__}.{key}"):
-        kind(**settings).check(4)
-
-
-@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("a.json", "{"),

@@ -46,40 +46,6 @@ def test_overlapping_windows_multiply():
     assert apply_slowdowns(2.5, 0.0, windows) == pytest.approx(6.5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (Factor, {"worker": 0, "factor": 0.0}),
-        (Factor, {"worker": -1, "factor": 2.0}),
-        (Factor, {"factor": 2.0}),
-        (Factor, {"worker": 1, "workers": [2], "factor": 2.0}),
-        (Factor, {"workers": [1, -2], "factor": 2.0}),
-        (Window, {"worker": 0, "factor": 2.0, "start": 3.0, "end": 3.0}),
-        (Window, {"worker": 0, "factor": 2.0, "start": -1, "end": 3}),
-        (Markov, {"worker": 0, "factor": 2.0, "slow_for": 0.0, "fast_for": 1.0}),
-        (Markov, {"worker": 0, "factor": 2.0, "slow_for": 1.0, "fast_for": -1.0}),
-        (Crash, {"worker": 0, "at": -1.0}),
-        (Crash, {"worker": 0, "at": 1.0, "back": 1.0}),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings):
-    with pytest.raises(InvalidSettingError, match=kind.__name__):
-        kind(**settings)
-
-
-@pytest.mark.parametrize(
-    ("slowdowns", "key"),
-    [
-        ([Factor(3, factor=5.0)], "0.worker"),
-        ([Factor(workers=[0, 3], factor=5.0)], "0.workers"),
-        ([Crash(3, at=1.0)], "0.worker"),
-    ],
-)
-def test_slowdowns_that_do_not_fit_are_refused(slowdowns, key):
-    with pytest.raises(InvalidSettingError, match=rf"Cluster.slowdowns.{key}: expected"):
-        Cluster(workers=3, slowdowns=slowdowns)
-
-
 def down_at(crashes, rank, time):
     """Whether a worker is down, by each crash on its own."""
     return any(
