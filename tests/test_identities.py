@@ -19,30 +19,18 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.learning.rules import (
-    SGD,
-    Adagrad,
     Adam,
-    AdamW,
     DCASGDa,
     DelayAdaptive,
     GapAware,
-    Nesterov,
-    RMSProp,
     WarmUp,
 )
 from laggard.simulator.timing.distributions import Gamma
+from tests.theory.trials import TORCH
 
 LR = 0.03
-OPTIMISERS = {
-    "sgd": SGD(),
-    "momentum": SGD(momentum=0.9),
-    "nesterov": Nesterov(momentum=0.8),
-    "adagrad": Adagrad(),
-    "rmsprop": RMSProp(decay=0.95),
-    "adam": Adam(),
-    "adamw": AdamW(weight_decay=0.1),
-}
 UPDATES = 24
+OPTIMISERS = {name: optimizer for name, (optimizer, _) in TORCH.items()}
 every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from laggard.simulator import Network
 from laggard.simulator.algorithms import (
     asynchronous,
     delayed,
@@ -257,7 +258,7 @@ SERVERS = {
             "server",
             settings(threshold=lambda self: self.threshold + 1),
         ),
-        partial(test_asynchronous.test_ringmaster_applies_no_older_gradient, False, 1),
+        partial(test_asynchronous.test_ringmaster_applies_no_older_gradient, False, 1, Network()),
     ),
     "dana has one momentum for all workers": (
         Replaced(DANA, "server", one_momentum),

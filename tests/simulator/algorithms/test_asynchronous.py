@@ -195,18 +195,6 @@ WIRED = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
 SLOW = [Factor(worker=1, factor=9.0)]
 
 
-@pytest.mark.parametrize("cancel", [False, True])
-@pytest.mark.parametrize("network", [Network(), WIRED])
-@pytest.mark.parametrize("R", [1, 4, 12])
-def test_only_gradients_below_threshold_are_applied(R, network, cancel):
-    cluster = Cluster(6, Exponential(1.0), slowdowns=SLOW, network=network, apply_seconds=0.01)
-    rows = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(updates=3000)).updates
-    applied, staleness = rows["status"] == "applied", rows["staleness"]
-    assert staleness[applied].max() == R - 1
-    assert staleness[~applied].min() >= R
-    assert ("cancelled" in rows["status"]) == cancel
-
-
 def test_computation_stops_when_it_is_too_stale():
     """It stops at staleness R, so that no gradient is dropped."""
     R = 4

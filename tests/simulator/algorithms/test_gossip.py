@@ -5,17 +5,24 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import (
+    ALGORITHMS,
+    CHOCO,
+    D2,
+    MATCHA,
     Cluster,
     Delayed,
+    GradientTracking,
     Network,
+    QGDSGDm,
     Rule,
     Stop,
     Timing,
     simulate,
 )
-from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
+from laggard.simulator.algorithms.gossip import DPSGD
 from laggard.simulator.algorithms.push_sum import SGP
 from laggard.simulator.learning.rules import SGD, WarmUp
+from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Ring
 from laggard.simulator.timing.distributions import Exponential, Gamma
 from tests.simulator.algorithms.observing import Observed
@@ -48,9 +55,16 @@ def test_gradients_are_fresh_and_count_mixings(order, mixings, quadratic):
     assert (rows["target"] == rows["worker"]).all()
 
 
-@pytest.mark.parametrize("algorithm", [DPSGD, adapt, SGP, overlapped, ADPSGD, OverlapADPSGD])
+GOSSIP = [
+    kind for kind in ALGORITHMS.values() if isinstance(kind.topology, Ring | ExponentialGraph)
+]
+
+
+@pytest.mark.parametrize("algorithm", [*GOSSIP, adapt, overlapped])
 def test_single_node_is_plain_sgd(algorithm, quadratic):
-    cluster, rule = Cluster(workers=1, compute=Exponential(1.0)), Rule(SGD(momentum=0.9), lr=LR)
+    """Of quasi-global momentum it is SGD without momentum."""
+    momentum = 0.0 if algorithm is QGDSGDm else 0.9
+    cluster, rule = Cluster(workers=1, compute=Exponential(1.0)), Rule(SGD(momentum), lr=LR)
     one, other = (
         simulate(cluster, method(rule), quadratic, stop=Stop(updates=30))
         for method in (algorithm, Delayed)
@@ -58,7 +72,10 @@ def test_single_node_is_plain_sgd(algorithm, quadratic):
     assert torch.equal(one.weights, other.weights)
 
 
-@pytest.mark.parametrize("algorithm", [DPSGD, adapt, SGP, overlapped])
+STEPS = [DPSGD, adapt, SGP, overlapped, GradientTracking, D2, MATCHA, CHOCO]
+
+
+@pytest.mark.parametrize("algorithm", STEPS)
 def test_schedule_counts_epochs_of_cluster(algorithm):
     """Each of P nodes applies one gradient in P, and yet a warm-up has come as far as at a server.
 

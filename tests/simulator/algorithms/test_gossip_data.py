@@ -10,7 +10,6 @@ from laggard.simulator import (
     D2,
     MATCHA,
     Cluster,
-    Delayed,
     GradientTracking,
     InvalidSettingError,
     Network,
@@ -32,36 +31,11 @@ METHODS = [GradientTracking, D2, QGDSGDm, RelaySGD, MATCHA, CHOCO]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_single_node_is_plain_sgd(method, quadratic):
-    momentum = 0.0 if method is QGDSGDm else 0.9
-    rule = Rule(SGD(momentum), lr=0.1)
-    one, other = (
-        simulate(Cluster(1), kind(rule), quadratic, stop=Stop(updates=30)).weights
-        for kind in (method, Delayed)
-    )
-    assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_gradients_are_fresh(method, quadratic):
     cluster = Cluster(5, Gamma(1.0, 0.5), network=Network(latency=0.1))
     rows = simulate(cluster, method(Rule(lr=0.01)), quadratic, stop=Stop(updates=20)).updates
     assert set(rows["staleness"]) == set(rows["mixings"]) == {0}
     assert (rows["target"] == rows["worker"]).all()
-
-
-@pytest.mark.parametrize("method", [GradientTracking, D2, MATCHA, CHOCO])
-def test_schedule_counts_epochs_of_cluster(method):
-    """Each of four nodes applies one gradient in four, and the warm-up has come as far as at one.
-
-    Every gradient is 1, or nearly.
-    """
-    task = Quadratic(curvature=1e-9, initial=1e9, epoch=40, dtype=torch.float64)
-    rule = Rule(lr=1.0, schedule=WarmUp(length=3.0))
-    run = simulate(Cluster(4), method(rule), task, stop=Stop(epochs=2))
-    assert run.progress.epochs == 2
-    expected = sum(step * 0.1 / 3 for step in range(20))
-    assert 1e9 - run.weights.item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_quasi_global_momentum_starts_from_rate_of_zero(quadratic):

@@ -1,7 +1,5 @@
 """Local SGD and DiLoCo: rounds of local steps, and what the server makes of their average."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +17,6 @@ from laggard.simulator import (
 )
 from laggard.simulator.learning.rules import (
     SGD,
-    Adam,
     Nesterov,
     WarmUp,
     schedules,
@@ -49,28 +46,6 @@ def test_schedule_of_worker_counts_epochs_of_cluster(schedule, average, quadrati
     rule = Rule(Nesterov(momentum=0.8), LR, schedule)
     expected = weights_of(SyncPS(rule), quadratic)
     assert_close(weights_of(LocalSGD(rule, 1, average), quadratic), expected)
-
-
-@pytest.mark.parametrize("method", [LocalSGD, partial(DiLoCo, outer_lr=0.5)], ids=repr)
-@pytest.mark.parametrize("options", [{}, {"wait_for": 3}, {"reset": True}, {"shards": 2}], ids=repr)
-def test_mean_of_weights_is_mean_of_updates(method, options, quadratic):
-    weights, updates = (
-        weights_of(method(Rule(Adam(), LR), 3, average, **options), quadratic)
-        for average in ("weights", "updates")
-    )
-    assert_close(weights, updates)
-
-
-def test_each_local_step_starts_where_last_one_ended(quadratic):
-    P, H, models = UNEVEN.workers, 3, [quadratic.start([0])] * UNEVEN.workers
-    streams = [quadratic.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
-    for _ in range(ROUNDS):
-        for rank, batches in enumerate(streams):
-            for _ in range(H):
-                gradient = quadratic.gradients(models[rank][None], [next(batches)])[0][0]
-                models[rank] = models[rank] - LR * gradient
-        models = [torch.stack(models).mean(0)] * P
-    assert_close(weights_of(LocalSGD(Rule(lr=LR), H), quadratic), models[0])
 
 
 class Shards:
