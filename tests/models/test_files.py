@@ -4,10 +4,12 @@ one line.
 
 import bz2
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ruamel.yaml import YAML
 from sklearn.datasets import dump_svmlight_file, load_svmlight_files
 
 from laggard.models import characters, libsvm, text_file
@@ -96,40 +98,14 @@ def test_packed_files_are_read(tmp_path):
         assert torch.equal(found[1], y)
 
 
-FORMAT, LABELS_EXPECTED = "format of libsvm", "whole numbers as labels"
+BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        *(
-            (content, FORMAT)
-            for content in [
-                "",
-                "# a9a\n",
-                ROWS + "1 1:1 2",
-                ROWS + "1 1:1 2:",
-                "<html>\n",
-                bytes(range(256)),
-                "1 2:1 1:1\n",
-                "1 -2:1\n",
-                "1 99999999999:1\n",
-            ]
-        ),
-        ("1 1:nan\n-1 1:1\n", "finite values"),
-        ("1 1:1e99\n-1 1:1\n", "finite values"),
-        ("inf 1:1\n-1 1:1\n", LABELS_EXPECTED),
-        ("0.5 1:1\n-1 1:1\n", f"{LABELS_EXPECTED}, unless labels = numbers"),
-        ("1 1:1\n1,2 1:1\n", "1,2 in a row: expected one label a row, unless labels = sets"),
-        ("1 1:1\n 1:1\n", "no label in a row: expected one label a row"),
-        ("1 1:1\n1 1:2\n", "labels of 2 to 10000 classes"),
-        ("1 1:1\n2 1000000000:1\n", "at most 1000000000 numbers"),
-    ],
-)
-def test_file_that_is_no_libsvm_is_refused(tmp_path, content, expected):
+@pytest.mark.parametrize(("content", "labels", "expected"), BROKEN["libsvm"])
+def test_file_that_is_no_libsvm_is_refused(tmp_path, content, labels, expected):
     path = write(tmp_path / "rows", content)
     with pytest.raises(ValueError, match=expected) as refused:
-        libsvm(path)
+        libsvm(path, labels=labels)
     assert str(refused.value).startswith(f"file = {path} with ")
     assert "\n" not in str(refused.value)
 
@@ -173,21 +149,6 @@ def test_key_says_what_labels_are(tmp_path):
     assert libsvm(file, file, labels="sets").train_y.tolist() == eye
     with pytest.raises(ValueError, match="labels = 'number': expected classes, numbers or sets"):
         libsvm(file, labels="number")
-
-
-@pytest.mark.parametrize(
-    ("labels", "content", "expected"),
-    [
-        ("numbers", "1,2 1:1\n", "1,2 in a row: expected one label a row"),
-        ("numbers", "nan 1:1\n1 1:1\n", "finite numbers as labels"),
-        ("sets", "1.5,2 1:1\n", "with 1.5: expected whole numbers as labels"),
-        ("sets", "1 1:1\n 1:2\n", "labels of 2 to 10000 classes"),
-        ("sets", "1,x 1:1\n", FORMAT),
-    ],
-)
-def test_labels_of_another_kind_are_refused(tmp_path, labels, content, expected):
-    with pytest.raises(ValueError, match=expected):
-        libsvm(write(tmp_path / "rows", content), labels=labels)
 
 
 def test_test_file_needs_labels_of_training_set(tmp_path):
