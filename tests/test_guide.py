@@ -48,7 +48,7 @@ def guide_blocks():
     return [block for page in GUIDE_PAGES for block in blocks(page)]
 
 
-def test_list_of_the_guide_has_all_of_its_pages():
+def test_guide_lists_all_its_pages():
     assert sorted(GUIDE_PAGES) == sorted([GUIDE, *(ROOT / "docs/guide").glob("*.md")])
 
 

@@ -28,7 +28,7 @@ def test_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     Reader(tmp_path, monkeypatch, capsys).follow(README)
 
 
-def test_first_page_of_the_site_prints_a_staleness_near_theory(capsys):
+def test_first_page_prints_a_staleness_near_theory(capsys):
     page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(code, {})

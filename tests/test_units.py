@@ -157,7 +157,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_units_in_columns_of_events_are_read_and_told(kind, tmp_path, monkeypatch):
+def test_units_of_columns_are_read_and_reported(kind, tmp_path, monkeypatch):
     override, plain, other = TABLES[kind]
     monkeypatch.chdir(tmp_path)
     config(tmp_path, {"AT": "0.2", "BACK": "0.3"})
@@ -205,7 +205,7 @@ UNIT_KEYS = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_key_names_the_unit_of_a_table_whose_columns_do_not(kind, tmp_path, monkeypatch):
+def test_key_gives_unit_to_columns_without_one(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config(tmp_path, {"AT": "0.2", "BACK": "0.3"})
     rows = []
@@ -226,9 +226,7 @@ def test_key_names_the_unit_of_a_table_whose_columns_do_not(kind, tmp_path, monk
         ("bandwidth_unit: mb", "from,to,bandwidth,latency", r"changes\.bandwidth_unit: .*mb"),
     ],
 )  # fmt: skip
-def test_unit_that_is_none_or_contradicts_its_column_is_refused(
-    key, columns, reason, tmp_path, monkeypatch
-):
+def test_unit_that_contradicts_its_column_is_refused(key, columns, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config(tmp_path, {})
     (tmp_path / "table.csv").write_text(f"sender,receiver,{columns}\n0,*,1,2,3,4\n")

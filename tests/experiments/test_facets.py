@@ -65,7 +65,7 @@ def test_each_value_of_each_axis_is_visible(grid, name, values):
 
 
 @pytest.mark.slow
-def test_lines_are_seeds_at_the_best_rate_of_each_setting(grid):
+def test_lines_are_seeds_at_best_rates(grid):
     figure = figures.learning(grid, x="updates")
     final = pd.DataFrame(grid.final).groupby(
         ["method", "cluster.slowdowns.0.factor", "task.batch", "learning.lr"], observed=True
@@ -84,7 +84,7 @@ def test_lines_are_seeds_at_the_best_rate_of_each_setting(grid):
 
 
 @pytest.mark.slow
-def test_staleness_has_a_row_for_each_line_with_its_mean(grid):
+def test_staleness_has_a_row_and_mean_a_line(grid):
     axes = figures.staleness(grid).axes[2]  # factor = 5
     means = [line.get_xdata()[0] for line in axes.lines if line.get_color() == "black"]
     runs = grid.where(**{"cluster.slowdowns.0.factor": 5})
@@ -103,7 +103,7 @@ def test_lr_delay_names_the_keys_that_were_swept(grid):
 
 
 @pytest.mark.slow
-def test_method_by_many_rates_is_drawn_at_the_best(tmp_path):
+def test_method_by_rates_is_drawn_at_the_best(tmp_path):
     rates = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4]
     results = swept(tmp_path, f"{METHODS}  learning.lr: {rates}\n")
     shown = facets(results)

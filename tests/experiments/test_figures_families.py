@@ -560,7 +560,7 @@ def message_lines(axes):
     return np.array(sorted(map(tuple, ends)))
 
 
-def test_lines_of_a_timeline_lead_from_sender_to_receiver(logged):
+def test_timeline_lines_lead_from_sender_to_receiver(logged):
     axes = figures.timeline(logged).axes[0]
     workers = len(logged.workers)
     sent = logged.messages[logged.messages["sent"] <= axes.get_xlim()[1]].dropna(subset="arrived")
@@ -570,7 +570,7 @@ def test_lines_of_a_timeline_lead_from_sender_to_receiver(logged):
     np.testing.assert_allclose(message_lines(axes), np.array(sorted(map(tuple, expected))))
 
 
-def test_messages_that_are_too_many_are_counted_in_a_note(logged, monkeypatch):
+def test_note_counts_messages_that_are_not_drawn(logged, monkeypatch):
     monkeypatch.setattr("laggard.experiments.figures.timelines.MAX_MESSAGES", 10)
     figure = figures.timeline(logged)
     assert not len(message_lines(figure.axes[0]))

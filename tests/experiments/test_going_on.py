@@ -259,7 +259,7 @@ def test_run_of_a_dead_worker_resumes(toy, tmp_path, interrupted, monkeypatch):
     assert ["resumed" in result.manifest for result in results] == [True, False]
 
 
-def test_sweep_reads_its_folder_equally_often_for_more_runs(toy, tmp_path, monkeypatch):
+def test_more_runs_cause_no_more_reads_of_folder(toy, tmp_path, monkeypatch):
     reads = []
     for function in (os.listdir, os.scandir):
 

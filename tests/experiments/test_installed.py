@@ -58,7 +58,7 @@ def test_entry_points_serve_as_any_kind_of_plugin(install, toy):
         assert parts[0] == parts[1]
 
 
-def test_source_of_an_installed_package_is_in_the_id(install, toy, tmp_path):
+def test_source_of_installed_package_is_in_id(install, toy, tmp_path):
     source = ABSOLUTE.replace("value.abs()", "factor() * value.abs()")
     sources = {
         "__init__.py": "",

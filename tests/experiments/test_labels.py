@@ -118,14 +118,14 @@ def test_figures_show_dollar_signs(results, function, tmp_path):
         ("{pace: {10 ms: {stop.time: 10 ms}, 1 s: {stop.time: 1 s}}}", ["10 ms", "1 s"]),
     ],
 )  # fmt: skip
-def test_label_of_text_with_a_unit_is_its_number(axes, labels, toy):
+def test_label_with_unit_is_its_number(axes, labels, toy):
     """Runs are those of the numbers; names stay text."""
     slow = "cluster.slowdowns=[{kind: crash, worker: 0, at: 1.0}]"
     config = load(toy(f"sweep: {axes}"), slow, "cluster.network.topology=star")
     assert [next(iter(spec.labels.values())) for spec in runs(config)] == labels
 
 
-def test_runs_of_text_with_a_unit_are_chosen_by_either(toy, tmp_path, capsys):
+def test_runs_with_unit_are_chosen_by_either(toy, tmp_path, capsys):
     of_texts, of_numbers = (
         [spec.id for spec in runs(load(toy(f"sweep: {{cluster.compute.mean: {values}}}")))]
         for values in ("[10 ms, 20 ms]", "[0.01, 0.02]")

@@ -101,7 +101,7 @@ def test_changed_sources_change_the_commit(tmp_path, monkeypatch):
     assert len(seen) == 3
 
 
-def test_edited_data_set_is_not_answered_by_old_result(toy, tmp_path, monkeypatch):
+def test_edited_data_set_is_another_run(toy, tmp_path, monkeypatch):
     """The files of a named data set are no part of the run id, so the manifest has their hash."""
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path / "data"))
     files = {"batch_1.bin": 2, "test.bin": 1}

@@ -88,6 +88,6 @@ def test_unknown_key_has_its_remedy(document, told):
 
 
 @pytest.mark.parametrize("term", ["direct all-reduce", "halving_doubling"])
-def test_term_of_the_field_is_found_in_the_list(term):
+def test_term_of_the_field_names_its_entry(term):
     with pytest.raises(ConfigError, match="see `laggard list all_reduce`"):
         list(describe_entries([term]))

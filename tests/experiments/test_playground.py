@@ -48,7 +48,7 @@ def test_facts_are_those_of_the_run_beside_theory():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_every_method_is_drawn_or_refused_in_a_line(method):
+def test_every_method_is_drawn_or_refused(method):
     if method in REFUSED:
         with pytest.raises(ConfigError, match=r"\A[^\n]+\Z"):
             simulate_clock(Knobs(method))
@@ -58,7 +58,7 @@ def test_every_method_is_drawn_or_refused_in_a_line(method):
     assert facts_of(result)
 
 
-def test_sliders_redraw_and_a_refusal_keeps_the_last_picture():
+def test_refusal_keeps_the_last_picture_of_sliders():
     playground = explore("sync_ps", workers=4)
     first = playground.picture.value
     playground.controls["slow_factor"].value = 9

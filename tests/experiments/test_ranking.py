@@ -30,7 +30,7 @@ def grid(tmp_path_factory):
     return sweep(load(folder / "toy.yaml"), folder, jobs=1)
 
 
-def test_methods_are_ranked_by_time_at_their_best_rates(grid):
+def test_methods_are_ranked_by_time_at_best_rates(grid):
     table = rank(grid)
     assert (table.rows, table.values[0]) == (("method", "learning.lr"), "time_to")
     measured = measure_runs(grid, "time_to")
@@ -47,7 +47,7 @@ def test_methods_are_ranked_by_time_at_their_best_rates(grid):
         assert (cell.value, cell.n) == (pytest.approx(means[method][rate]), 3)
 
 
-def test_missed_target_is_told_with_the_budget_to_raise(toy, tmp_path):
+def test_missed_target_names_the_budget_to_raise(toy, tmp_path):
     results = swept(toy, tmp_path, METHODS, "evaluate.target_accuracy=0.999")
     highest = measure_runs(results, "accuracy")["value"].max()
     (line,) = [note for note in rank(results).notes if note.startswith("no run reached 99.9 %")]
@@ -55,7 +55,7 @@ def test_missed_target_is_told_with_the_budget_to_raise(toy, tmp_path):
     assert line.endswith("raise stop.epochs, or lower evaluate.target_accuracy")
 
 
-def test_methods_that_miss_the_target_are_ranked_by_accuracy(toy, tmp_path):
+def test_methods_without_target_are_ranked_by_accuracy(toy, tmp_path):
     axes = (
         "rate: {none: {learning.lr: 1.0e-9}, good: {learning.lr: 0.05}, slow: {learning.lr: 0.001}}"
     )
@@ -65,7 +65,7 @@ def test_methods_that_miss_the_target_are_ranked_by_accuracy(toy, tmp_path):
     assert rows == list(ends.index) == ["good", "slow", "none"]
 
 
-def test_rows_that_missed_the_target_come_last_and_are_counted(toy, tmp_path):
+def test_rows_that_missed_the_target_come_last(toy, tmp_path):
     axes = "rate: {slow: {learning.lr: 1.0e-9}, fast: {learning.lr: 0.05}}, seed: [0, 1]"
     table = rank(swept(toy, tmp_path, axes))
     assert [row[0] for row, _, _ in table.cells][:: len(table.values)] == ["fast", "slow"]
@@ -80,7 +80,7 @@ def test_rows_that_missed_the_target_come_last_and_are_counted(toy, tmp_path):
         ("evaluate={every_updates: 3, target_accuracy: 0.7}", "one seed cannot tell"),
     ],
 )
-def test_budget_that_is_too_small_names_what_to_change(toy, tmp_path, override, expected):
+def test_too_small_budget_names_what_to_change(toy, tmp_path, override, expected):
     notes = rank(swept(toy, tmp_path, METHODS, override)).notes
     assert [note for note in notes if expected in note]
 
@@ -100,7 +100,7 @@ def test_losses_are_ranked_from_the_lowest(toy, tmp_path):
     assert cells[("quiet",), (), "loss"].value < cells[("loud",), (), "loss"].value
 
 
-def test_a_sweep_of_rates_alone_has_a_row_a_rate(toy, tmp_path):
+def test_sweep_of_rates_has_a_row_a_rate(toy, tmp_path):
     table = rank(swept(toy, tmp_path, "learning.lr: [0.001, 0.05], seed: [0, 1]"))
     assert [row for row, _, name in table.cells if name == "time_to"] == [(0.05,), (0.001,)]
 
@@ -113,7 +113,7 @@ def test_a_sweep_without_learning_keeps_its_order(toy, tmp_path):
     assert [row for row, _, name in rank(results).cells if name == "time"] == [(4,), (2,), (3,)]
 
 
-def test_sweep_prints_the_ranking_and_all_rows_on_request(toy, tmp_path, monkeypatch, capsys):
+def test_sweep_prints_all_rows_on_request(toy, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     axes = f"{METHODS}, learning.lr: [0.01, 0.05], seed: [0, 1]"
     command = ["sweep", str(toy(f"sweep: {{{axes}}}", text=DIGITS)), "--out", str(tmp_path)]

@@ -181,7 +181,7 @@ def test_absent_data_set_is_a_warning_of_validate(toy, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.slow
-def test_report_of_many_runs_takes_a_tenth_of_their_time(toy, tmp_path, capsys):
+def test_report_takes_a_tenth_of_the_runs_time(toy, tmp_path, capsys):
     seeds = list(range(250))
     path = str(toy(f"sweep: {{algorithm: [sync_ps, async_ps], cluster.seed: {seeds}}}"))
     spent = []

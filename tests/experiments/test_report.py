@@ -134,7 +134,7 @@ def test_the_page_of_a_sweep_stands_alone(text: str) -> None:
     assert len(text) < 6e6
 
 
-def test_page_has_a_row_a_setting_the_best_first(text: str, results: Results) -> None:
+def test_page_lists_the_best_setting_first(text: str, results: Results) -> None:
     rows = Page(text).ranked
     ranked = rank(results)
     best = list(dict.fromkeys(row for row, _, _ in ranked.cells))
@@ -155,7 +155,7 @@ def data_of(chart: Any, name: str) -> dict[str, Any]:
     return data
 
 
-def test_a_line_of_a_chart_is_the_mean_of_its_rows_seeds(results: Results) -> None:
+def test_line_of_a_chart_is_mean_over_seeds(results: Results) -> None:
     ranking = settings_table(results)
     charts = draw_curves(results, setting_lines(results, ranking), shown=[0])
     assert [chart.yaxis[0].axis_label for chart in charts] == ["test loss", "training loss"]

@@ -143,7 +143,7 @@ SLOW, FREE = "cluster.network={bandwidth: 1e6}", "cluster.network={latency: 0.01
         ("async_ps", False),
     ],
 )
-def test_sends_without_answer_over_slow_card_have_new_id(tmp_path, monkeypatch, method, changed):
+def test_unanswered_sends_over_slow_card_have_new_id(tmp_path, monkeypatch, method, changed):
     before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", SLOW)
     assert (before != now) == changed
     before, now = digests(tmp_path, monkeypatch, f"algorithm={method}", FREE)

@@ -409,7 +409,7 @@ def test_first_comment_is_the_question(toy, head, asked):
     assert load(toy(text=head + TOY.partition("\n")[2])).question == asked
 
 
-def test_snapshot_of_a_process_that_still_lives_may_be_resumed(tmp_path):
+def test_snapshot_of_living_process_may_be_resumed(tmp_path):
     """A sweep that is started again at once finds its killed workers alive for a moment."""
     run = "0123456789ab"
     private = tmp_path / f".{run}.{platform.node()}.{os.getpid()}"

@@ -90,7 +90,7 @@ def test_tuning_that_cannot_be_is_refused(study, old, new, problem):
         load(study(QUADRATIC.replace(old, new)))
 
 
-def test_sweep_in_python_asks_for_the_function_that_tunes(study, tmp_path):
+def test_sweep_in_python_names_function_that_tunes(study, tmp_path):
     with pytest.raises(ConfigError, match=r"tune: .*tune_and_report"):
         sweep(load(study()), tmp_path)
 

@@ -328,7 +328,7 @@ def test_regression_on_arrays_ends_at_least_squares():
     assert weights.flatten().tolist() == pytest.approx([slope, offset], abs=1e-9)
 
 
-def test_sets_of_classes_as_arrays_are_trained_by_binary():
+def test_arrays_of_sets_are_trained_by_binary_loss():
     y = [[1, 1], [0, 0], [1, 0]]
     data = Dataset.from_arrays(np.eye(3), y, np.eye(3), y, labels="sets")
     assert (data.classes, data.labels, data.label_kind) == (2, (), "sets")

@@ -211,6 +211,6 @@ def test_loss_for_other_labels_is_refused(data, loss, expected):
 
 
 @pytest.mark.parametrize("data", [NUMBERS, SETS])
-def test_numbers_and_sets_have_no_label_to_divide_by(data):
+def test_partition_by_label_refuses_numbers_and_sets(data):
     with pytest.raises(ValueError, match=r"partition: expected .*disjoint"):
         linear(data, None, partition=Dirichlet(), workers=2)

@@ -114,7 +114,7 @@ CLIENTS = {
     ),
     "a streaming node keeps nothing of its own": (
         Replaced(streaming_diloco.StreamingDiLoCo, "worker", settings(keep=lambda self: 0.0)),
-        test_diloco.test_streaming_keeps_a_part_of_a_node_s_own_fragment,
+        test_diloco.test_streaming_keeps_part_of_own_fragment,
     ),
     "a streaming node merges a step late": (
         Replaced(
@@ -137,7 +137,7 @@ CLIENTS = {
             local_all_reduce.LocalAllReduce, "worker", settings(weighting=lambda self: "equal")
         ),
         partial(
-            test_diloco.test_average_by_a_collective_is_that_of_a_server,
+            test_diloco.test_average_by_collective_equals_server,
             "diloco_all_reduce",
             "diloco",
         ),
@@ -170,6 +170,6 @@ CLIENTS = {
     ),
     "a server never gives clients up": (
         Replaced(clients.Clients, "__init__", waits_for_ever),
-        partial(test_clients.test_crash_costs_no_slot_where_there_is_a_time_out, 3.0, 198.0),
+        partial(test_clients.test_time_out_frees_slot_of_crashed_client, 3.0, 198.0),
     ),
 }

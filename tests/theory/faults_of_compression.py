@@ -47,7 +47,7 @@ def no_seconds(right: Any) -> Any:
     return init
 
 
-memory = test_compression.test_what_is_applied_and_remembered_is_all_there_was
+memory = test_compression.test_applied_and_remembered_gradients_sum_to_all
 low_rank = partial(test_compression.test_low_rank_is_its_loop, 2)
 COMPRESSION: dict[str, tuple[Any, ...]] = {
     "what low rank leaves is lost": (

@@ -90,7 +90,7 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
     "gradient tracking sends estimates for nothing": (
         Replaced(averaging, "tell", one_model),
         partial(
-            test_gossip_times.test_step_sends_its_models_along_every_edge_both_ways,
+            test_gossip_times.test_step_sends_models_along_edges_both_ways,
             "gradient_tracking",
         ),
     ),
@@ -104,7 +104,7 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
     ),
     "a schedule is ignored": (
         Replaced(Rule, "rate", lambda right: lambda self, state: self.lr),
-        partial(test_gossip_data.test_sum_of_models_moves_by_gradients_at_rate_of_schedule, 20.0),
+        partial(test_gossip_data.test_sum_moves_by_gradients_at_scheduled_rate, 20.0),
     ),
     "nodes average without themselves": (
         Replaced(averaging, "combine", without_itself),

@@ -209,9 +209,7 @@ def test_first_of_more_clients_than_needed() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "answers"), [(None, 110.0), (3.0, 198.0)])
-def test_crash_costs_no_slot_where_there_is_a_time_out(
-    timeout: float | None, answers: float
-) -> None:
+def test_time_out_frees_slot_of_crashed_client(timeout: float | None, answers: float) -> None:
     """Without a time-out the server keeps one client fewer at work for ever after."""
     algorithm = method("fedbuff", Rule(), local_steps=1, in_flight=2, buffer=1, timeout=timeout)
     cluster = Cluster(4, Constant(1.0), slowdowns=[Crash(0, at=10.5)])

@@ -167,7 +167,7 @@ def rest_of(encoder: Encoder) -> Tensor:
         ("all_reduce", "sign"),
     ],
 )
-def test_what_is_applied_and_remembered_is_all_there_was(name: str, compressor: str) -> None:
+def test_applied_and_remembered_gradients_sum_to_all(name: str, compressor: str) -> None:
     """w_0 - w_t + lr mean e = lr times the mean of the same gradients, some of them dropped."""
     kind, encoders = with_encoders(name)
     keep = None if compressor == "sign" else 0.2

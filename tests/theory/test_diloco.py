@@ -45,7 +45,7 @@ def run(name: str, cluster: Cluster | None = None, updates: int = 12, **settings
     ("collective", "served"),
     [("local_all_reduce", "local_sgd"), ("diloco_all_reduce", "diloco")],
 )
-def test_average_by_a_collective_is_that_of_a_server(collective: str, served: str) -> None:
+def test_average_by_collective_equals_server(collective: str, served: str) -> None:
     """Also where nodes learn from different numbers of samples, and with every optimiser."""
     for weighting in ("samples", "equal"):
         one, other = (run(name, weighting=weighting).weights for name in (collective, served))
@@ -299,7 +299,7 @@ def test_streaming_hides_messages_behind_local_steps(overlap: int) -> None:
     equal(text, 2 * (3 / 4) * 4.0, total / 4 / (40 / 4), source="derived", rtol=0.02)
 
 
-def test_streaming_keeps_a_part_of_a_node_s_own_fragment() -> None:
+def test_streaming_keeps_part_of_own_fragment() -> None:
     """One node, no momentum: X <- X - outer_lr (X - x), and x <- keep x + (1 - keep) X."""
     settings = {"outer_lr": 0.5, "outer_momentum": 0.0, "keep": 0.25}
     algorithm = method("streaming_diloco", Rule(lr=0.1), local_steps=3, fragments=1, **settings)

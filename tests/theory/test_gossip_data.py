@@ -252,7 +252,7 @@ def test_estimates_sum_to_gradients(graph: str) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 20.0])
-def test_sum_of_models_moves_by_gradients_at_rate_of_schedule(length: float | None) -> None:
+def test_sum_moves_by_gradients_at_scheduled_rate(length: float | None) -> None:
     """D2's sum of models changes by the gradients alone, each at the rate of its own step."""
     task = Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
     rule, steps = Rule(lr=LR), 30

@@ -145,7 +145,7 @@ EDGES: dict[str, tuple[Topology, int, str]] = {
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_step_sends_its_models_along_every_edge_both_ways(name: str) -> None:
+def test_step_sends_models_along_edges_both_ways(name: str) -> None:
     """E edges carry a message each way in a step; gradient tracking's has two models."""
     graph, size, form = EDGES[name]
     P, steps = 8, 10

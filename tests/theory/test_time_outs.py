@@ -48,7 +48,7 @@ def test_seconds_of_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_sum_of_gradients_is_divided_by_their_expected_number(workers: int) -> None:
+def test_sum_is_divided_by_expected_number_of_gradients(workers: int) -> None:
     """Not by the number of those that came."""
     start, outcome = 1.0, patient(workers, updates=1, trials=8)
     came = outcome.gradients["applied"]

@@ -160,7 +160,7 @@ def test_faster_clone_wins_alone(smoke):
 
 
 @pytest.mark.slow
-def test_method_with_a_good_rate_in_its_space_wins(smoke, monkeypatch):
+def test_method_with_good_rate_in_its_space_wins(smoke, monkeypatch):
     """Others have rates at which they learn slowly."""
     folder = smoke[0]
     monkeypatch.chdir(folder)
@@ -198,7 +198,7 @@ def test_least_budget_that_admits_all_is_named(smoke, monkeypatch):
         plan_trials(entrants[0], league.limit, (league.enough - 1) * of_one_limit, 25)
 
 
-def test_entry_within_the_budget_gets_what_it_asks_for(smoke, monkeypatch):
+def test_entry_within_budget_gets_its_updates(smoke, monkeypatch):
     monkeypatch.chdir(smoke[0])
     setting = read_setting("mine.yaml", "task.yaml")
     entrants, _ = find_entrants(setting, [f"{MODULE}:Modest"], 0)
@@ -238,7 +238,7 @@ def test_seeds_that_choose_never_report(smoke):
     assert list(league.seeds) == list(range(3, 9))
 
 
-def test_choice_and_target_do_not_depend_on_reported_seeds(smoke, monkeypatch):
+def test_reported_seeds_change_neither_choice_nor_target(smoke, monkeypatch):
     folder, league = smoke
     monkeypatch.chdir(folder)
     out = folder / "league"
@@ -252,7 +252,7 @@ def test_choice_and_target_do_not_depend_on_reported_seeds(smoke, monkeypatch):
     assert trials.items() <= stamps(out).items()
 
 
-def test_target_is_what_all_reduce_reaches_within_the_limit(smoke):
+def test_target_is_what_all_reduce_reaches(smoke):
     """On the choosing seeds, less 1 % of its loss."""
     folder, league = smoke
     trials = load_results(folder / "league/trials all_reduce-rung3")

@@ -85,12 +85,12 @@ def test_file_that_is_no_table_is_one_line(tmp_path):
         ("task.modle=lenet5", "task.modle"),
     ],
 )
-def test_override_that_changes_nothing_or_too_much_is_refused(override, problem):
+def test_override_without_use_is_refused(override, problem):
     with pytest.raises(ConfigError, match=problem):
         collecting.study_config(SPEEDUP, "targets", "smoke", [override])
 
 
-def test_loss_by_time_has_a_measure_for_each_evaluation(tmp_path):
+def test_each_evaluation_has_a_measure_of_loss(tmp_path):
     config = load("example:studies/uneven-workers-race", scale="smoke")
     early = sweep(config, tmp_path, jobs=1, planned=runs(config)[:1])
     table = take(early, ["loss_by_time"])

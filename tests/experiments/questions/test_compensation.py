@@ -72,7 +72,7 @@ def test_lost_runs_are_apart():
     assert more.mean.value == pytest.approx(100 * (0.2 * 0.9 + 0.8 * 0.08 - 0.1), abs=0.2)
 
 
-def test_two_sets_of_seeds_that_disagree_give_no_word():
+def test_disagreeing_sets_of_seeds_give_no_word():
     """The second set would have chosen a strength that gains nothing."""
     sets = (
         grid("choosing", 0.7, 10, first=1000),
@@ -172,7 +172,7 @@ def test_wide_seeds_cannot_tell():
     assert nearer.judgement.word == Word.CANNOT_TELL
 
 
-def test_strength_at_the_end_of_its_grid_has_no_number():
+def test_strength_at_end_of_grid_has_no_number():
     rows = nearness(True, 10, "report")
     inside = rows[~((rows["study"] == "choosing") & (rows["strength"] == 100))]
     answers = decide_nearness(inside)

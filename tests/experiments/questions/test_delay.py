@@ -43,7 +43,7 @@ def speedups(late: float, never: bool = False):
     return table(*parts)
 
 
-def test_speed_up_is_that_of_the_rates_that_were_chosen():
+def test_speed_up_is_that_of_chosen_rates():
     """(D + 1) e(0) / e(D) at the chosen rates: 9 * 1 / 3 and 33 * 1 / 5, the greater one first."""
     answers = decide_speedup(speedups(late=3.0))
     assert [answer.number.mean.value for answer in answers] == pytest.approx([6.6, 6.6], rel=1e-9)
@@ -52,7 +52,7 @@ def test_speed_up_is_that_of_the_rates_that_were_chosen():
     assert not answers[0].seen
 
 
-def test_a_target_that_seeds_miss_has_no_speed_up():
+def test_missed_target_has_no_speed_up():
     answers = decide_speedup(speedups(late=3.0, never=True))
     assert answers[0].number.mean.value == pytest.approx(3.0, rel=1e-9)
     assert "with 33 not all seeds" in answers[0].says
@@ -91,7 +91,7 @@ def test_slope_of_the_cliff(fall, seeds, role, word):
         assert answer.judgement.word == word
 
 
-def test_cliff_at_the_end_of_the_grid_is_none():
+def test_cliff_at_end_of_grid_is_none():
     inside = pd.Series([0.9, 0.9, 0.1], pd.Index([0.1, 0.2, 0.4], name="lr"))
     assert cliff_rate(inside) == 0.2
     assert np.isnan(cliff_rate(inside.iloc[:2]))

@@ -58,13 +58,13 @@ def test_late_messages(right, seeds, wide, role, word):
     assert "in 0.50 of the time" in one.says
 
 
-def test_late_messages_that_lose_more_runs_cannot_be_told():
+def test_lost_runs_leave_late_messages_undecided():
     one, _ = decide_late(late(True, 20, 1.0, "report", lost=7))
     assert one.number.lost == 7
     assert str(one.judgement) == "cannot tell here: more runs are lost"
 
 
-def test_a_best_rate_at_an_end_of_its_grid_has_no_word():
+def test_best_rate_at_grid_end_has_no_word():
     tuned = [
         rows("accuracy", spread(0.9 + lr / 100, 1e-3, 5), "tune", "late", tau=tau, lr=lr)
         for tau in (0, 1)

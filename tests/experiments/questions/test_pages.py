@@ -110,7 +110,7 @@ def test_all_questions_are_run_only_when_asked(capsys):
     assert "expected the names of questions" in capsys.readouterr().err
 
 
-def test_pictures_have_a_panel_for_each_optimiser_and_a_line_for_each_target():
+def test_pictures_have_panels_and_lines_of_targets():
     rates = rates_picture(read_numbers("delay-rate"))
     titles = [axes.get_title(loc="left") or axes.get_title() for axes in rates.axes[:2]]
     assert titles == ["SGD with momentum", "Adam"]

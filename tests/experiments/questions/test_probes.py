@@ -53,7 +53,7 @@ def test_closeness_is_that_of_the_recursion(toy, strength):
     np.testing.assert_allclose([row["number"] for row in rows], by_hand(strength), rtol=1e-4)
 
 
-def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch):
+def test_exact_hessian_gives_fresh_gradient_of_quadratic(toy, monkeypatch):
     """And the other forms those of the recursion along a run without compensation; g^2 is g g^T of
     one weight.
     """
@@ -74,7 +74,7 @@ def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch
     assert share["exact", 3.0, 4] == pytest.approx(2.0, rel=1e-4)
 
 
-def test_products_with_the_hessian_are_the_slopes_of_gradients():
+def test_products_with_hessian_are_slopes_of_gradients():
     task = Supervised(
         MLP(hidden=[5]).build, synthetic(samples=64, features=4), batch=16, dtype=torch.float64
     )
@@ -87,7 +87,7 @@ def test_products_with_the_hessian_are_the_slopes_of_gradients():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("delay", [0, 1, 4])
-def test_a_quadratic_is_left_above_the_limit_of_theory_and_not_below(toy, delay, momentum):
+def test_quadratic_is_left_only_above_limit_of_theory(toy, delay, momentum):
     """The roots of z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z, not the formula by which the probe
     scales rates.
     """
@@ -107,7 +107,7 @@ sweep: {{learning.lr: [0.97, 1.03]}}
     assert found["growth", 0] < 1 < found["growth", 1]
 
 
-def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
+def test_grid_is_probed_once_and_keeps_its_axes(toy, tmp_path, monkeypatch):
     text = (
         DELAYED.replace("STRENGTH", "0.5")
         + "sweep: {algorithm.delay: [1, 2], learning.compensation.strength: [0.0, 2.0]}\n"
@@ -132,7 +132,7 @@ def test_a_member_that_diverges_is_lost(toy, tmp_path):
     assert late["lost"].tolist() == (late["lr"] == 30.0).tolist()
 
 
-def test_a_heavy_ball_has_the_momentum_that_it_was_given():
+def test_heavy_ball_has_its_own_momentum():
     """w(t+1) = w(t) + 0.6 (w(t) - w(t-1)) - 0.4 w(t) + noise: autocovariances obey it from lag 1
     on.
     """
@@ -144,7 +144,7 @@ def test_a_heavy_ball_has_the_momentum_that_it_was_given():
     assert fit_momentum(models, 4) == pytest.approx(0.6, abs=0.02)
 
 
-def test_a_delay_of_one_has_a_momentum_of_lr_times_curvature(toy):
+def test_delay_of_one_is_momentum_lr_times_curvature(toy):
     """w(t+1) = w(t) - a w(t-1) + noise is a heavy ball with mu = a, here 0.3: two workers that take
     turns.
     """
@@ -179,7 +179,7 @@ def logistic(data, batch):
     return task, [next(batches) for _ in range(len(data.train_x) // batch)]
 
 
-def test_the_fisher_matrix_of_labels_drawn_from_the_model_is_the_hessian():
+def test_fisher_matrix_of_own_labels_is_hessian():
     """E[g g^T] = E[H] for them (Zheng et al. 2017, section 3), and not for other labels."""
     data = synthetic(samples=6_000, features=4, classes=3)
     read, ahead = 3 * logistic(data, 1)[0].start([0]), 0.01 * logistic(data, 1)[0].start([1])
@@ -193,7 +193,7 @@ def test_the_fisher_matrix_of_labels_drawn_from_the_model_is_the_hessian():
     assert abs(float(other["fisher"] / other["hessian"]) - 1) > 0.3
 
 
-def test_curvature_is_that_of_second_differences_and_of_squared_slopes():
+def test_curvature_equals_second_differences_and_squared_slopes():
     task, batches = logistic(synthetic(samples=64, features=4), 8)
     read = task.start([0, 1])
     step = 1e-4 * task.start([2, 3])
@@ -211,7 +211,7 @@ def test_curvature_is_that_of_second_differences_and_of_squared_slopes():
     np.testing.assert_allclose(found["outer"], of_batches.square().mean(0), rtol=1e-9)
 
 
-def test_gradients_vary_as_their_samples_do_over_the_size_of_the_batch():
+def test_variance_of_gradients_is_inverse_to_batch():
     """tr Cov(g_b) = tr Cov(g_i) / B, and squares of means less their own variance are those of the
     whole set.
     """
@@ -228,7 +228,7 @@ def test_gradients_vary_as_their_samples_do_over_the_size_of_the_batch():
     assert float(found["change"]) == pytest.approx(float((after - before).square().sum()), rel=0.02)
 
 
-def test_means_of_few_mini_batches_are_not_too_large_by_their_noise():
+def test_means_of_few_mini_batches_are_unbiased():
     """Where the whole gradient is 0, its square is 0 on average, though no mini-batch's is."""
     task, _ = logistic(synthetic(samples=400, features=4), 400)
     search, whole = task.start([0]), [torch.arange(400)]
@@ -245,7 +245,7 @@ def test_means_of_few_mini_batches_are_not_too_large_by_their_noise():
     assert abs(signal.mean()) < 0.2 * variance.mean() / 8
 
 
-def test_a_measurement_has_models_that_are_sixteen_updates_apart(monkeypatch):
+def test_measured_models_are_sixteen_updates_apart(monkeypatch):
     """Every 125 updates one begins; mini-batches are drawn for it, and 8 of the 32 have a gradient
     for each sample.
     """

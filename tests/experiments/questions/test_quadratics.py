@@ -43,7 +43,7 @@ def test_time_of_ringmaster_over_asynchronous(ringmaster, seeds, role, deviation
     assert answer.beside["times as i: Rennala over synchronous"].mean.value == pytest.approx(1 / 8)
 
 
-def test_best_rate_at_an_end_of_its_grid_has_no_word():
+def test_best_rate_at_grid_end_has_no_word():
     seconds = {"async": 1.0, "sync": 4.0, "ringmaster 2": 0.25, "rennala 1": 0.5}
     parts = [part[part["lr"] != 0.4] for part in times("uneven", seconds, 10, speeds="i")]
     answer = decide_uneven(table(*parts))[0]
@@ -98,7 +98,7 @@ def test_least_number_awaited_has_no_word():
     assert answer.judgement == (Word.CANNOT_TELL, "the best m is the least that was tried")
 
 
-def test_runs_that_never_reach_the_loss_leave_the_median():
+def test_unreached_loss_leaves_the_median():
     parts = times("waiting", {"async": 1.0, "m = 16": 9.0, "m = 8": 1.1}, 20, tail="light")
     parts += times("waiting", {"m = 4": 9.0}, 20, tail="light")
     for part in parts:
@@ -142,7 +142,7 @@ def test_fitted_momentum_is_compared_at_its_worst_rate(off, seeds, role, word):
     ("lost", "deviation", "word"),
     [(1.0, 0.1, Word.AGREES), (-1.0, 0.1, Word.DIFFERS), (0.1, 1.0, Word.CANNOT_TELL)],
 )
-def test_momentum_that_is_best_for_one_is_compared_with_lower(lost, deviation, word):
+def test_momentum_best_for_one_is_compared_with_lower(lost, deviation, word):
     """One worker is best at 0.8. With 16 that leaves `lost` decades more than -0.4 does."""
     parts = []
     for role, seeds in (("tune", 4), ("report", 10)):

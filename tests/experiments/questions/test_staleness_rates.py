@@ -68,7 +68,7 @@ def test_own_staleness_is_held_against_a_constant_rate():
 
 
 @pytest.mark.parametrize(("late", "word"), [(0.978, AGREES), (0.95, DIFFERS)])
-def test_rate_over_n_is_judged_at_the_least_delay(late, word):
+def test_rate_over_n_is_judged_at_least_delay(late, word):
     values = {"whole rate": 0.98, "128 late": 0.5, "16 late": late, "lr / 17 alone": 0.979}
     parts = [
         rows("accuracy", spread(value, 0.001, 10), study="delays", setting=setting)

@@ -20,7 +20,7 @@ from tests.experiments.questions.made_up import spread
 
 
 @pytest.mark.parametrize("count", [6, 8, 10, 20, 40])
-def test_interval_of_the_median_is_the_narrowest_of_order_statistics(count):
+def test_interval_of_median_is_narrowest_of_order_statistics(count):
     """The k-th least and greatest enclose the median with 1 - 2 P(B < k), B binomial with 1/2."""
     found = median(np.arange(1, count + 1))
     rank = int(found.low)
@@ -39,7 +39,7 @@ def test_mean_has_the_interval_of_student():
     assert found.high - found.value == pytest.approx(2.776445 * math.sqrt(0.5), rel=1e-6)
 
 
-def test_lost_runs_are_counted_apart_and_missed_targets_leave_no_mean():
+def test_lost_runs_are_apart_from_missed_targets():
     found = estimate([1.0, math.nan, 3.0, math.inf, 2.0, 2.0, 2.0, 4.0])
     assert (found.lost, found.missing, found.seeds) == (1, 1, 8)
     assert math.isnan(found.mean.value)
@@ -95,7 +95,7 @@ def test_a_missed_target_is_judged_by_the_median():
     assert judge(estimate([*times[:9], *[math.inf] * 11]), at_most=3.0).word == Word.CANNOT_TELL
 
 
-def test_so_many_seeds_of_the_same_spread_have_the_wanted_interval():
+def test_so_many_seeds_have_the_wanted_interval():
     def half(seeds):
         found = estimate(spread(1.0, 0.3, seeds))
         return (found.mean.high - found.mean.low) / 2

@@ -67,7 +67,7 @@ def test_shrinking_costs_step_under_way_and_two_meetings(method, seconds, rank, 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_group_goes_on_with_one_of_two_and_without_return(method):
+def test_group_shrinks_to_one_of_two(method):
     outcome = end_of(method, "shrink", 0.0, Crash(0, at=2.5), workers=2)
     assert outcome.progress.time == pytest.approx(UPDATES + 0.5, rel=1e-12)
     cluster = Cluster(2, slowdowns=[Crash(0, at=2.5)])

@@ -83,7 +83,7 @@ def test_matchings_have_every_edge_once(graph, workers, count):
     assert all(matching[peer] == rank for matching in matchings for rank, peer in matching.items())
 
 
-def test_tree_of_ring_is_chain_and_of_complete_graph_is_star():
+def test_ring_has_chain_and_complete_graph_has_star():
     assert tree_on(Ring(), 6) == ((1, 5), (0, 2), (1, 3), (2,), (5,), (0, 4))
     assert tree_on(Complete(), 4) == ((1, 2, 3), (0,), (0,), (0,))
 

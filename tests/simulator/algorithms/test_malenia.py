@@ -28,7 +28,7 @@ def task():
 
 @pytest.mark.parametrize("factors", [(1, 2, 3), (1, 1, 9)])
 @pytest.mark.parametrize("gradients", [None, 5, 12])
-def test_minimum_of_mean_loss_is_reached_at_any_speeds(factors, gradients):
+def test_minimum_is_reached_at_any_speeds(factors, gradients):
     slowdowns = [Factor(rank, factor=float(factor)) for rank, factor in enumerate(factors)]
     algorithm = Malenia(Rule(lr=0.1), gradients)
     outcome = simulate(Cluster(3, slowdowns=slowdowns), algorithm, task(), stop=Stop(updates=200))

@@ -25,7 +25,7 @@ def uneven(speeds):
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
-def test_minimum_of_mean_loss_is_reached_at_any_speeds(speeds):
+def test_minimum_is_reached_at_any_speeds(speeds):
     cluster, task, minimum = uneven(speeds)
     outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=Stop(updates=600))
     assert outcome.weights.item() == pytest.approx(minimum, abs=1e-12)

@@ -96,7 +96,7 @@ def test_timer_of_crashed_node_never_fires():
     assert seen == [(1, 5.0), (0, 8.0)]
 
 
-def test_run_stalls_in_spite_of_time_outs_once_all_workers_are_gone():
+def test_run_without_workers_stalls_despite_time_outs():
     """The server asks for ever, and nobody is left who could answer."""
 
     def worker(node):
@@ -115,7 +115,7 @@ def test_run_stalls_in_spite_of_time_outs_once_all_workers_are_gone():
     assert outcome.progress.time == pytest.approx(12.0)
 
 
-def test_roles_that_only_wait_for_timers_are_a_deadlock(monkeypatch):
+def test_roles_that_wait_for_timers_are_a_deadlock(monkeypatch):
     monkeypatch.setattr(timers, "MOST_IDLE_TIMERS", 100)
 
     def worker(node):
