@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from argparse import _SubParsersAction
-from collections.abc import Callable
 from functools import wraps
 from importlib import metadata
 from pathlib import Path
@@ -26,8 +25,6 @@ from laggard.simulator import Deadlock
 
 ROOT = Path(__file__).parents[2]
 GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
-
-Laggard = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -506,7 +503,7 @@ def test_mistake_is_one_line(laggard, toy, words, said):
     assert err.startswith(said.replace("TOY", path))
 
 
-def test_missing_data_is_one_line(laggard, toy, monkeypatch, tmp_path):
+def test_missing_data_is_one_line(laggard, toy, monkeypatch):
     from laggard.models import DataMissingError
 
     def offline(name):

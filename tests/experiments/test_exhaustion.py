@@ -89,7 +89,7 @@ def test_lack_of_memory_is_one_line(
     assert line.startswith(f"{path}: out of memory: ")
 
 
-def test_too_long_name_is_refused(toy, tmp_path, capsys):
+def test_too_long_name_is_refused(toy, capsys):
     path = toy(f"name: {'n' * 300}")
     assert main(["validate", str(path)]) == 2
     assert re.fullmatch(

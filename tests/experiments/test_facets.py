@@ -157,7 +157,7 @@ def test_sweep_that_does_not_fit_names_where(tmp_path, name, axes, overrides, er
 
 
 @pytest.mark.slow
-def test_where_of_plot_chooses_what_fits(tmp_path, monkeypatch, capsys):
+def test_where_of_plot_chooses_what_fits(tmp_path, capsys):
     folder = tmp_path / "toy"
     axes = f"{METHODS}  cluster.workers: {list(range(1, 14))}\n"
     swept(tmp_path, axes, **{"cluster.slowdowns": "[]"})

@@ -190,7 +190,7 @@ def test_runs_of_different_seeds_share_one_line():
     assert f"n = {sum(len(applied(of)) for of in runs)}" in figure.axes[2].get_title(loc="left")
 
 
-def test_members_of_run_share_colour_but_not_dashes(asynchronous):
+def test_members_of_run_share_colour_but_not_dashes():
     runs = [
         result(seeds=(0, 0), learning__lr=[0.01, 0.1], method=method) for method in ("one", "two")
     ]

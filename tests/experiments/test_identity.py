@@ -13,7 +13,6 @@ from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.schema import part
 
-ROOT = Path(__file__).parents[2]
 TRACE = "cluster.compute={law: trace, file: times.csv}"
 RING, COMPLETE = "0 1\n1 2\n2 0\n", "0 1\n1 0\n1 2\n2 1\n2 0\n0 2\n"
 GRAPH = [

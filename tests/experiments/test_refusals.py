@@ -68,7 +68,7 @@ IN_A_FILE = [
 
 
 @pytest.mark.parametrize("override", IN_A_FILE)
-def test_file_is_refused_like_its_override(stragglers, tmp_path, override):
+def test_file_is_refused_like_its_override(stragglers, override):
     path = stragglers()
     key, _, value = override.partition("=")
     document = put(parse_yaml(path.read_text(), "here"), key, parse_yaml(value, "there"))

@@ -249,7 +249,7 @@ def test_single_seed_that_chooses_is_noted(results):
     assert not any("the only seed" in note for note in best(results, "learning.lr").notes)
 
 
-def test_differences_are_of_pairs_with_equal_seeds(results, monkeypatch):
+def test_differences_are_of_pairs_with_equal_seeds(results):
     made = table(results, columns="learning.lr", values=["accuracy"], against={"method": "sync"})
     assert {row for row, _, _ in made.cells} == {("late",)}
     for lr in (0.002, 0.1, 0.5):

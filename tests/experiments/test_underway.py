@@ -77,7 +77,6 @@ class Terminal(io.StringIO):
 def test_runs_under_way_are_shown_on_terminals(
     toy,
     tmp_path,
-    monkeypatch,
     file,
 ):
     planned = runs(load(toy("sweep: {seed: [0, 1]}")))

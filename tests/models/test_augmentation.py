@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised, synthetic
+from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.backends.graphs import RECORD
 from laggard.models.flat import flatten
@@ -175,6 +175,3 @@ def test_nothing_changes_without_crop_and_flip():
         assert one.dtype == other.dtype == torch.int32
     assert idle._x is idle._data.train_x
     assert idle._y is idle._data.train_y
-
-
-ROWS = synthetic(samples=40, features=5)

@@ -1,7 +1,7 @@
 """Faults of parameter servers, local steps and delays."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -97,15 +97,6 @@ def a_round_ahead(right: Any) -> Any:
         return [worker for worker in held if taken[worker] - min(taken.values()) <= self.sync_every]
 
     return admitted
-
-
-def late_gradients_are_fresh(right: Any) -> Any:
-    """The server of the family with gradients of any staleness below 10 taken for fresh."""
-
-    def first(self: Any, own: Any, wait_for: int, cancel: bool = False) -> Iterator[Any]:
-        return k_async.SoftSync(self.rule, gradients=wait_for).server(own)
-
-    return first
 
 
 def with_staleness(of: Callable[[int], int]) -> Any:

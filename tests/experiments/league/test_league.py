@@ -285,7 +285,7 @@ def test_league_needs_its_opponents(files, tmp_path):
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_opponents_overlap_where_that_is_faster(files, tmp_path, crashes):
+def test_opponents_overlap_where_that_is_faster(files, crashes):
     """Their communication takes as long as the backward pass; a bucketed server cannot lose a
     worker.
     """

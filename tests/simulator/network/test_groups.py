@@ -203,13 +203,6 @@ def test_collectives_over_trunks_send_their_messages(sharing, bandwidth, collect
     np.testing.assert_array_equal(*times)
 
 
-CORE = [Trunk([0, 1], "core", 1.0)]
-
-
-def over(factor, *ends):
-    return Trunk(*ends, oversubscription=factor)
-
-
 def test_hierarchical_needs_equal_groups_in_order():
     cluster = Cluster(4, network=Network(groups=Groups(members=[[0, 2], [1, 3]], trunks=[FAR])))
     with pytest.raises(InvalidSettingError, match="order of rank"):
