@@ -77,28 +77,6 @@ def test_bits_or_bytes_are_never_guessed(text, quantity):
         unit_named(text, quantity)
 
 
-@pytest.mark.parametrize(
-    ("override", "unit"),
-    [
-        ("cluster.network.message_bytes=25 Mbit", "bytes"),
-        ("cluster.network.bandwidth=10 ms", "bytes/s"),
-        ("cluster.network.bandwidth=100 MBPS", "MB/s"),
-        ("cluster.network.latency=1 kB", "seconds"),
-        ("cluster.compute.mean=10", None),
-        ("cluster.compute.mean='10'", "seconds"),
-        ("cluster.compute.mean=-10 ms", "seconds"),
-        ("stop.time=0 s", "seconds"),
-    ],
-)
-def test_unit_of_another_quantity_is_refused(override, unit, tmp_path):
-    config(tmp_path, {})
-    if unit is None:
-        load(tmp_path / "toy.yaml", override)
-        return
-    with pytest.raises(ConfigError, match=rf"^[^\n]*{override.partition('=')[0]}: .*\b{unit}"):
-        load(tmp_path / "toy.yaml", override)
-
-
 def parts_with_units():
     parts = {ClusterPart, *(part(recipe) for recipe in (Card, SlowLink, Hosts, Trunk))}
     for choice in SECTIONS.values():
