@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
+from laggard.experiments.cli import main
 from laggard.experiments.config import plugins
 from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
@@ -47,6 +48,20 @@ def toy(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def mistake(capsys):
+    """Calls a command that refuses; returns its error, which is one line, and all it prints."""
+
+    def call(*words):
+        assert main([str(word) for word in words]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1
+        return printed.err
+
+    return call
 
 
 STRAGGLERS = """\

@@ -7,7 +7,6 @@ import pytest
 
 from laggard import load, run
 from laggard.experiments import cli
-from laggard.experiments.cli import main
 
 ROOT = Path(cli.__file__).resolve().parent
 COMMAND_LINE = ("commands", "cli.py")
@@ -40,11 +39,10 @@ def test_planted_option_is_found(tmp_path):
     assert list(texts_of_options(planted)) == ["planted.py: take --force"]
 
 
-def test_one_error_names_argument_or_option(toy, tmp_path, capsys):
+def test_one_error_names_argument_or_option(toy, tmp_path, mistake):
     with pytest.raises(ValueError, match=r"^`continues`: .*\(`keep_snapshot`\)"):
         run(load(toy()), tmp_path, continues=True)
-    assert main(["run", str(toy()), "--continue", "--out", str(tmp_path)]) == 2
-    line = capsys.readouterr().err
+    line = mistake("run", toy(), "--continue", "--out", tmp_path)
     assert "--continue: " in line
     assert "(--keep-snapshot)" in line
     assert "`" not in line

@@ -40,7 +40,7 @@ def test_run_without_its_folder_is_named(
     toy,
     tmp_path,
     monkeypatch,
-    capsys,
+    mistake,
 ):
     simulate = running.simulate
 
@@ -49,8 +49,7 @@ def test_run_without_its_folder_is_named(
         return simulate(*args, **given)
 
     monkeypatch.setattr(running, "simulate", simulate_and_remove)
-    assert main(["run", str(toy()), "--out", str(tmp_path / "out")]) == 2
-    err = capsys.readouterr().err
+    err = mistake("run", toy(), "--out", tmp_path / "out")
     assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}: No such file or directory\n", err), err
 
 
@@ -89,11 +88,10 @@ def test_lack_of_memory_is_one_line(
     assert line.startswith(f"{path}: out of memory: ")
 
 
-def test_too_long_name_is_refused(toy, capsys):
+def test_too_long_name_is_refused(toy, mistake):
     path = toy(f"name: {'n' * 300}")
-    assert main(["validate", str(path)]) == 2
     assert re.fullmatch(
-        rf"{path}: name: expected at most 80 characters, got 'n+\.\.\.\n", capsys.readouterr().err
+        rf"{path}: name: expected at most 80 characters, got 'n+\.\.\.\n", mistake("validate", path)
     )
     assert main(["validate", str(toy(f"name: {'n' * 80}"))]) == 0
 

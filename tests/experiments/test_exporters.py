@@ -141,26 +141,25 @@ def test_missing_library_is_named_in_one_line(
     results,
     tmp_path,
     monkeypatch,
-    capsys,
+    mistake,
 ):
     monkeypatch.setitem(sys.modules, MODULES[to], None)
-    assert main(["export", str(results[0].path), "--to", to, str(tmp_path / "there")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f"pip install 'laggard[{to}]'")
+    error = mistake("export", results[0].path, "--to", to, tmp_path / "there")
+    assert error.endswith(f"pip install 'laggard[{to}]'\n")
     assert f"{to} =\n" in (Path(__file__).parents[2] / "setup.cfg").read_text()
 
 
-def test_tensorboard_refuses_a_folder_with_the_run(results, tmp_path, stand_in, capsys):
+def test_tensorboard_refuses_a_folder_with_the_run(results, tmp_path, stand_in, mistake):
     (tmp_path / f"{results.names[0]}.0").mkdir()
-    assert main(["export", str(results[0].path), "--to", "tensorboard", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    mistake("export", results[0].path, "--to", "tensorboard", tmp_path)
     assert not stand_in.made
 
 
 @pytest.mark.parametrize("words", ["--to wandb", "--to wandb there --from 1"])
-def test_export_refuses_a_missing_folder_and_a_window(words, results, capsys):
-    assert main(["export", str(results[0].path), *words.split()]) == 2
-    assert capsys.readouterr().err.startswith("laggard export --to wandb: expected ")
+def test_export_refuses_a_missing_folder_and_a_window(words, results, mistake):
+    assert mistake("export", results[0].path, *words.split()).startswith(
+        "laggard export --to wandb: expected "
+    )
 
 
 @pytest.mark.slow

@@ -157,15 +157,15 @@ def test_sweep_that_does_not_fit_names_where(tmp_path, name, axes, overrides, er
 
 
 @pytest.mark.slow
-def test_where_of_plot_chooses_what_fits(tmp_path, capsys):
+def test_where_of_plot_chooses_what_fits(tmp_path, mistake):
     folder = tmp_path / "toy"
     axes = f"{METHODS}  cluster.workers: {list(range(1, 14))}\n"
     swept(tmp_path, axes, **{"cluster.slowdowns": "[]"})
     to = tmp_path / "chosen.png"
-    assert main(["plot", str(folder), "--to", str(to)]) == 2
-    assert "choose some by --where, as cluster.workers=" in capsys.readouterr().err
+    assert "choose some by --where, as cluster.workers=" in mistake("plot", folder, "--to", to)
     chosen = ["--where", "cluster.workers=[1, 2, 3]"]
     assert main(["plot", str(folder), "--to", str(to), *chosen]) == 0
     assert to.is_file()
-    assert main(["plot", str(folder), "--to", str(to), "--where", "cluster.workers=99"]) == 2
-    assert "no run has that value" in capsys.readouterr().err
+    assert "no run has that value" in mistake(
+        "plot", folder, "--to", to, "--where", "cluster.workers=99"
+    )

@@ -90,11 +90,10 @@ def test_generated_files_pass_ruff(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("there", ["mine.py", "mine.yaml", "test_mine.py"])
-def test_nothing_is_overwritten(there, tmp_path, monkeypatch, capsys):
+def test_nothing_is_overwritten(there, tmp_path, monkeypatch, mistake):
     monkeypatch.chdir(tmp_path)
     (tmp_path / there).write_text("mine")
-    assert main(["new", "algorithm", "mine"]) == 2
-    assert capsys.readouterr().err == f"{there}: exists already: nothing is written\n"
+    assert mistake("new", "algorithm", "mine") == f"{there}: exists already: nothing is written\n"
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
 
 
@@ -116,11 +115,9 @@ def test_a_mistake_is_one_line(
     message,
     tmp_path,
     monkeypatch,
-    capsys,
+    mistake,
 ):
     monkeypatch.chdir(tmp_path)
-    assert main(["new", kind, name]) == 2
-    err = capsys.readouterr().err
+    err = mistake("new", kind, name)
     assert err.startswith(f"laggard new: {message}")
-    assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())

@@ -282,27 +282,15 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_missing_or_broken_plugin_is_one_line(
-    name,
-    module,
-    toy,
-    tmp_path,
-    capsys,
-):
+def test_missing_or_broken_plugin_is_one_line(name, module, toy, tmp_path, mistake):
     from fnmatch import fnmatchcase
 
     for file in {"mine", name.partition(":")[0].partition(".")[0], "helping"} & set(SOURCES):
         module(file, SOURCES[file])
     path = toy()
-    assert (
-        main(["run", str(path), f"algorithm={{name: '{name}'}}", "--out", str(tmp_path / "out")])
-        == 2
-    )
-    message = capsys.readouterr()
-    assert message.out == ""
-    assert fnmatchcase(
-        message.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"
-    ), message.err
+    error = mistake("run", path, f"algorithm={{name: '{name}'}}", "--out", tmp_path / "out")
+    expected = WRONG[name].replace("[", "[[]")
+    assert fnmatchcase(error, f"{path}: algorithm.name: {expected}\n"), error
 
 
 @pytest.mark.parametrize(

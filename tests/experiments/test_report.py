@@ -242,7 +242,10 @@ def test_staleness_is_counted_over_applied_gradients(
 
 
 def test_the_command_writes_the_question_of_the_config(
-    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    mistake: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     result = run(load(toy()), tmp_path / "out")
     assert main(["report", str(result.path)]) == 0
@@ -257,5 +260,4 @@ def test_the_command_writes_the_question_of_the_config(
     assert capsys.readouterr().out == f"{path}\n"
     assert "Which of the three is late?" in (text := Page(path.read_text(encoding="utf-8")).text)
     assert "A noisy quadratic on three uneven workers." not in text.split("Results")[0]
-    assert main(["report", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    mistake("report", tmp_path / "nowhere")

@@ -443,12 +443,10 @@ def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
         ),
     ],
 )
-def test_bad_cluster_is_one_line(files, capsys, text, line):
+def test_bad_cluster_is_one_line(files, mistake, text, line):
     cluster, task = files(cluster=text)
-    assert main(["league", cluster, "--task", task]) == 2
-    captured = capsys.readouterr().err.splitlines()
-    assert len(captured) == 1
-    assert captured[0].startswith(f"mine.yaml: {line}")
+    error = mistake("league", cluster, "--task", task)
+    assert error.startswith(f"mine.yaml: {line}")
 
 
 @pytest.mark.parametrize(
@@ -461,12 +459,9 @@ def test_bad_cluster_is_one_line(files, capsys, text, line):
         (["--add", "nowhere:Nothing"], "algorithm.name: "),
     ],
 )
-def test_bad_option_is_one_line(files, capsys, words, line):
+def test_bad_option_is_one_line(files, mistake, words, line):
     cluster, task = files()
-    assert main(["league", cluster, "--task", task, *words]) == 2
-    captured = capsys.readouterr().err.splitlines()
-    assert len(captured) == 1
-    assert captured[0].startswith(line)
+    assert mistake("league", cluster, "--task", task, *words).startswith(line)
 
 
 def test_cluster_may_be_a_preset_or_an_example():

@@ -105,9 +105,8 @@ def test_network_of_ones_own_stands_beside_ours(tmp_path, monkeypatch, capsys):
     assert len(list((tmp_path / "out/questions/smoke/yours").iterdir())) == 2
 
 
-def test_all_questions_are_run_only_when_asked(capsys):
-    assert main(["reproduce"]) == 2
-    assert "expected the names of questions" in capsys.readouterr().err
+def test_all_questions_are_run_only_when_asked(mistake):
+    assert "expected the names of questions" in mistake("reproduce")
 
 
 def test_pictures_have_panels_and_lines_of_targets():
