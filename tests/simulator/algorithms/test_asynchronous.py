@@ -23,7 +23,7 @@ from laggard.simulator.algorithms import SSP, Ringmaster
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Nesterov, WarmUp
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
-from laggard.simulator.timing.streams import BATCHES, stream
+from tests.theory.trials import batches_of, gradient_of
 
 LR = 0.02
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
@@ -46,7 +46,7 @@ def downpour_by_hand(P, n_push, n_fetch, optimizer, local_rule, ticks):
     optimisers.
     """
     start = NOISY.start([0])
-    streams = [NOISY.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    streams = [batches_of(NOISY, rank) for rank in range(P)]
     server = torch.nn.Parameter(start.clone())
     step = optimizer([server])
     replicas = [torch.nn.Parameter(start.clone()) for _ in range(P)]
@@ -56,7 +56,7 @@ def downpour_by_hand(P, n_push, n_fetch, optimizer, local_rule, ticks):
     accrued = [torch.zeros_like(start) for _ in range(P)]
     for tick in range(1, ticks + 1):
         for rank, replica in enumerate(replicas):
-            gradient = NOISY.gradients(replica.detach()[None], [next(streams[rank])])[0][0]
+            gradient = gradient_of(NOISY, replica.detach(), next(streams[rank]))
             accrued[rank] = accrued[rank] + gradient
             if local_rule != "none":
                 replica.grad = gradient
@@ -257,13 +257,13 @@ def test_update_is_mean_of_gradients_at_weights_read(algorithm, quadratic):
     P, K, lr, updates = 4, 3, 0.05, 30
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     outcome = simulate(cluster, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))
-    streams = [quadratic.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    streams = [batches_of(quadratic, rank) for rank in range(P)]
     w = quadratic.start([0])
     read = [w] * P
     for workers in np.reshape(outcome.updates["worker"], (updates, K)):
         gradients = []
         for rank in workers:
-            gradients.append(quadratic.gradients(read[rank][None], [next(streams[rank])])[0][0])
+            gradients.append(gradient_of(quadratic, read[rank], next(streams[rank])))
             if algorithm is SoftSync:
                 read[rank] = w
         w = w - lr * sum(gradients) / K

@@ -9,7 +9,8 @@ import torch
 from laggard.simulator import Cluster, Delayed, Rule, Stop, simulate
 from laggard.simulator.algorithms.delayed import LAWS
 from laggard.simulator.learning.rules import SGD
-from laggard.simulator.timing.streams import BATCHES, CHOICES, stream
+from laggard.simulator.timing.streams import CHOICES, stream
+from tests.theory.trials import batches_of, gradient_of
 
 ONE = Cluster(workers=1)
 LR = 0.03
@@ -19,10 +20,10 @@ def delayed_by_hand(task, delay_at, updates):
     """A list of (due, version read, gradient) gone through at every step; `delay_at(updates so
     far)` draws a delay.
     """
-    batches, w = task.batches(0, [stream(0, BATCHES, 0)]), task.start([0])
+    batches, w = batches_of(task, 0), task.start([0])
     velocity, step, waiting, ages = torch.zeros_like(w), 0, [], []
     while len(ages) < updates:
-        gradient = task.gradients(w[None], [next(batches)])[0][0]
+        gradient = gradient_of(task, w, next(batches))
         waiting.append((step + delay_at(len(ages)), len(ages), gradient))
         for _, read, gradient in [entry for entry in waiting if entry[0] <= step]:
             if len(ages) < updates:

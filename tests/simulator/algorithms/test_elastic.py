@@ -25,7 +25,7 @@ from laggard.simulator import (
 from laggard.simulator.learning.rules import SGD
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
-from laggard.simulator.timing.streams import BATCHES, start_seed, stream
+from tests.theory.trials import batches_of, first_weights, gradient_of
 
 ONE_STEP = partial(LocalAllReduce, local_steps=1)
 METHODS = [AllReduce, PriorityAllReduce, DPSGD, SGP, OverlapSGP, ONE_STEP]
@@ -81,11 +81,11 @@ LR, MOMENTUM = 0.05, 0.9
 
 def learn_by_loop(task, workers, steps):
     """The model of all-reduce with momentum; a step has the ranks that take part, or that lose."""
-    model = task.start([start_seed(0)])
+    model = first_weights(task)
     buffer = torch.zeros_like(model)
-    batches = [task.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(workers)]
+    batches = [batches_of(task, rank) for rank in range(workers)]
     for ranks, counts in steps:
-        gradients = [task.gradients(model[None], [next(batches[rank])])[0][0] for rank in ranks]
+        gradients = [gradient_of(task, model, next(batches[rank])) for rank in ranks]
         if counts:
             buffer = MOMENTUM * buffer + sum(gradients) / len(gradients)
             model = model - LR * buffer

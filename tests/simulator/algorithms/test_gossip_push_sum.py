@@ -20,8 +20,8 @@ from laggard.simulator.network.mixing import matrix
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Graph
 from laggard.simulator.timing.distributions import Constant, Exponential
-from laggard.simulator.timing.streams import BATCHES, stream
 from tests.simulator.algorithms.observing import LAWS, Observed, graphs, noisy
+from tests.theory.trials import batches_of
 
 LR = 0.1
 
@@ -37,7 +37,7 @@ def loop(task, W, steps, overlap, biased):
     """
     P = len(W[0])
     x, w = torch.cat([task.start([0])] * P), torch.ones(P, 1, dtype=torch.float64)
-    batches = [task.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    batches = [batches_of(task, rank) for rank in range(P)]
     stepped, late = [], (torch.zeros_like(x), torch.zeros_like(w))
     for step in range(steps):
         read = x if biased else x / w

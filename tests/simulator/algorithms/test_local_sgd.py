@@ -23,7 +23,7 @@ from laggard.simulator.learning.rules import (
 )
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
-from laggard.simulator.timing.streams import BATCHES, start_seed, stream
+from tests.theory.trials import batches_of, first_weights, gradient_of
 
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LR, ROUNDS = 0.03, 30
@@ -68,15 +68,15 @@ def task_with_shards(sizes):
 
 def learn_by_loop(task, counts, lr, outer_lr=1.0, outer_momentum=0.0, rounds=3, local_steps=3):
     """The model after some rounds of the workers in `counts`, each weighted by its count."""
-    model = task.start([start_seed(0)])
+    model = first_weights(task)
     buffer = torch.zeros_like(model)
-    streams = {rank: task.batches(rank, [stream(0, BATCHES, rank)]) for rank in counts}
+    streams = {rank: batches_of(task, rank) for rank in counts}
     for _ in range(rounds):
         change = torch.zeros_like(model)
         for rank, count in counts.items():
             local = model
             for _ in range(local_steps):
-                local = local - lr * task.gradients(local[None], [next(streams[rank])])[0][0]
+                local = local - lr * gradient_of(task, local, next(streams[rank]))
             change += count * (model - local)
         change /= sum(counts.values())
         buffer = outer_momentum * buffer + change

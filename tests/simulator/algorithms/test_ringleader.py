@@ -10,6 +10,7 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
+from tests.theory.trials import gradient_of
 
 SPEEDS = [(1, 2), (1, 5), (1, 2, 3), (1, 1, 1, 1, 20)]
 
@@ -49,7 +50,7 @@ def learn_by_loop(task, order, lr):
     table, following, updated = {}, {}, set()
     batches = [task.batches(rank, [np.random.default_rng(0)]) for rank in range(workers)]
     for rank in order:
-        gradient = task.gradients(held[rank][None], [next(batches[rank])])[0][0]
+        gradient = gradient_of(task, held[rank], next(batches[rank]))
         if rank in updated:
             following.setdefault(rank, []).append(gradient)
             continue
