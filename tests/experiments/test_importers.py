@@ -349,32 +349,34 @@ CHROME: Mapping[str, tuple[Any, str]] = {
 }
 
 
-def refusal(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> str:
-    """The one line that refuses a command, which writes nothing."""
-    code, err = main([*words, "--out", str(out)]), capsys.readouterr().err
-    assert (code, err.count("\n")) == (2, 1), err
-    assert not out.exists()
-    return err
+@pytest.fixture
+def refusal(mistake: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
+    """Imports what cannot be: returns the one line that refuses it, and nothing is written."""
+
+    def call(*words: object) -> str:
+        error = mistake("import", *words, "--out", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        return error
+
+    return call
 
 
 @pytest.mark.parametrize("name", CHROME)
 def test_a_broken_chrome_trace_is_one_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
     content, message = CHROME[name]
     path = write(tmp_path / "a.json", content)
-    assert message in refusal(capsys, tmp_path / "out", "import", "chrome", str(path))
+    assert message in refusal("chrome", path)
 
 
-def test_files_of_different_runs_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_different_runs_are_refused(tmp_path: Path, refusal: Callable[..., str]) -> None:
     def refused(*traces: Any) -> str:
         paths = [
             str(write(tmp_path / f"{name}.json.gz", trace))
             for name, trace in zip("ab", traces, strict=False)
         ]
-        return refusal(capsys, tmp_path / "out", "import", "chrome", *paths)
+        return refusal("chrome", *paths)
 
     assert "b.json.gz: distributedInfo.rank: expected " in refused(chrome(0), chrome(1, rank=False))
     assert "a.json.gz: distributedInfo.rank: expected " in refused(chrome(0), chrome(0))
@@ -382,11 +384,11 @@ def test_files_of_different_runs_are_refused(
         chrome(0), chrome(1, first=7)
     )
     (tmp_path / "a.json.gz").write_bytes((tmp_path / "a.json.gz").read_bytes()[:-20])
-    truncated = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "a.json.gz"))
+    truncated = refusal("chrome", tmp_path / "a.json.gz")
     assert "a.json.gz: cannot be read: a damaged archive" in truncated
-    missing = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "none.json"))
+    missing = refusal("chrome", tmp_path / "none.json")
     assert missing == f"{tmp_path}/none.json: cannot be read: No such file or directory\n"
-    two = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", "a", "b")
+    two = refusal("straggler-analysis", "a", "b")
     assert two == "laggard import straggler-analysis: expected one file, got 2\n"
 
 
@@ -435,17 +437,15 @@ TABLES: Mapping[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_broken_table_is_one_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_table_is_one_line(name: str, tmp_path: Path, refusal: Callable[..., str]) -> None:
     make, message = TABLES[name]
     path = write(tmp_path / "trace.parquet", make())
-    line = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", str(path))
+    line = refusal("straggler-analysis", path)
     assert line.startswith(f"{path}: {message}")
 
 
-def test_a_truncated_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_truncated_table_is_one_line(tmp_path: Path, refusal: Callable[..., str]) -> None:
     path = write(tmp_path / "trace.parquet", straggler_analysis())
     path.write_bytes(path.read_bytes()[:-30])
-    line = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", str(path))
+    line = refusal("straggler-analysis", path)
     assert line.startswith(f"{path}: expected a Parquet table: ")
