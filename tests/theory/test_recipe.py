@@ -13,7 +13,6 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_, vector_to_paramete
 
 from laggard.models import (
     MLP,
-    Augmentation,
     CrossEntropyLoss,
     LeNet5,
     Quadratic,
@@ -37,7 +36,6 @@ from laggard.simulator.learning.rules import (
     Step,
     WarmUp,
 )
-from tests.models.images import crops
 from tests.theory.statements import close, differ, equal, mean_is, same
 from tests.theory.trials import (
     LR,
@@ -264,43 +262,6 @@ def test_recipe_matches_training_loop_of_torch(
     name, precision = type(network).__name__, str(dtype).removeprefix("torch.")
     text = f"{name}, {steps} steps, {precision} = a loop in PyTorch"
     same(text, mine, its, source=TORCHS, rtol=rtol)
-
-
-def test_augmentation_matches_training_loop_of_torch() -> None:
-    """PyTorch pads, crops and reflects the images one by one."""
-    network, augment = MLP(hidden=[16]), Augmentation(crop=3, flip=True)
-    task = Supervised(network.build, digits(), 30, augment=augment, dtype=torch.float64, threads=1)
-    data, batches, module = (
-        digits().to("cpu", task.dtype),
-        batches_of(task),
-        network.build((1, 28, 28), 10).double(),
-    )
-    vector_to_parameters(first_weights(task)[0], module.parameters())
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
-    for _ in range(60):
-        numbers = next(batches)
-        optimizer.zero_grad()
-        cross_entropy(
-            module(crops(data.train_x, numbers, 3)), data.train_y[numbers % 1500]
-        ).backward()
-        optimizer.step()
-    its = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])[None]
-    rule = Rule(SGD(momentum=0.9), 0.1)
-    mine = weights_after(ONE, method("delayed", rule), task, updates=60)
-    close(
-        "60 steps with crops and reflections = a loop in PyTorch",
-        mine,
-        its,
-        source="He et al. (2016)",
-    )
-    plain = Supervised(network.build, digits(), 30, dtype=torch.float64, threads=1)
-    without = weights_after(ONE, method("delayed", rule), plain, updates=60)
-    differ(
-        "crops and reflections are not the images as they are",
-        mine,
-        without,
-        source="He et al. (2016)",
-    )
 
 
 def test_dropout_of_inputs_acts_as_ridge() -> None:
