@@ -1,28 +1,24 @@
 """The engine: what holds for every method."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from laggard.models import Quadratic
-from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Rule, Stop, simulate
+from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Rule
 from laggard.simulator.testing import IDENTITIES, trial_of
 from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
 from laggard.simulator.timing.distributions import Gamma
-from tests.theory.statements import Statement, check, close, equal, same
+from tests.theory.statements import Statement, check, close, equal
 from tests.theory.trials import (
-    TORCH,
     UNEVEN,
-    UPDATES,
     every,
     method,
     perceptron,
     timed,
-    weights_after,
 )
 
 SWITCHED: dict[str, Callable[[Rule], Algorithm]] = {
@@ -156,23 +152,6 @@ def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: 
     )
     text = f"{str(dtype)[6:]}: a batched call by {backend} = a loop, every optimiser"
     close(text, batched, loop, source="rounding", rtol=rtol)
-
-
-@pytest.mark.parametrize("name", TORCH)
-def test_hyper_parameters_are_rounded_once(name: str) -> None:
-    """Hyper-parameters are combined in double precision and rounded once, for single models and
-    ensembles.
-    """
-    cluster, rates = Cluster(workers=3, compute=Gamma(1.0, 0.5)), (0.003, 0.01, 0.03)
-    task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
-    rule = Rule(TORCH[name][0], lr=torch.tensor(rates, dtype=torch.float64)[:, None])
-    run = simulate(cluster, method("async_ps", rule), task, stop=Stop(updates=UPDATES), ensemble=3)
-    alone = [
-        weights_after(cluster, method("async_ps", replace(rule, lr=rate)), task)[0]
-        for rate in rates
-    ]
-    text = f"float32, {name}: an ensemble of learning rates = runs alone"
-    same(text, list(run.weights), alone, source="rounding")
 
 
 def test_every_method_has_specific_statements() -> None:
