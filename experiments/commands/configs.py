@@ -60,6 +60,7 @@ def validate(args: Namespace) -> int:
         _warn_of_equal_weights(path, planned)
         _warn_of_busy_servers(path, planned)
         _warn_of_starved_workers(path, planned)
+        _note_members(path, planned)
         members = sum(len(run.members) for run in planned)
         print(f"{path}: fine: {count(len(planned), 'run')}, {count(members, 'member')}")
     return code
@@ -95,6 +96,25 @@ def _warn_of_busy_servers(path: str, planned: "Sequence[RunSpec]") -> None:
                 file=sys.stderr,
             )
             return
+
+
+def _note_members(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Say how many workers are up in the long run, where they come and go."""
+    shares = []
+    for run in planned:
+        members = run.config.cluster.members.build()
+        if members.uptime is not None:
+            shares.append(members.share_up)
+    if not shares:
+        return
+    low, high = 100 * min(shares), 100 * max(shares)
+    text = f"{low:.3g}"
+    if low < high:
+        text += f" to {high:.3g}"
+    note = f"in the long run {text} % of the workers are up"
+    if low == 0:
+        note += "; with downtime: null none comes back"
+    print(f"{path}: cluster.members: {note}")
 
 
 def _warn_of_missing_data(path: str, planned: "Sequence[RunSpec]") -> None:

@@ -34,6 +34,7 @@ from laggard.experiments.config.tables import NetworkTable, SlowdownTable
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
+from laggard.simulator.timing.members import Members
 from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
 
 DISTRIBUTION = NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution)
@@ -62,6 +63,12 @@ SPEED = "of a worker (operations/s): the law, usually of mean 1, multiplies the 
 
 ServerCrashPart: Any = part(ServerCrash, uptime=(SecondsOrNull, None))
 CheckpointPart: Any = part(Checkpoint)
+MembersPart: Any = part(
+    Members,
+    start=(SecondsOrLaw, 0.0),
+    uptime=(SecondsOrNull, None),
+    downtime=(SecondsOrNull, None),
+)
 
 
 def _slowdown_kind(slowdown: Mapping[str, Any]) -> str:
@@ -91,7 +98,10 @@ SLOWDOWN = NamedChoice.of(
 )
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **LINKS)
 FAILURES = NamedChoice(
-    "kind", {"server_crash": ServerCrashPart, "checkpoint": CheckpointPart}, "server_crash", {}
+    "kind",
+    {"server_crash": ServerCrashPart, "checkpoint": CheckpointPart, "members": MembersPart},
+    "server_crash",
+    {},
 )
 
 
@@ -127,6 +137,7 @@ class ClusterPart(Part):
     reply_seconds: SecondsOrLaw = 0.0
     server_crashes: list[ServerCrashPart] = Field([])
     checkpoint: CheckpointPart = Field({}, validate_default=True)
+    members: MembersPart = Field({}, validate_default=True)
     ties: Literal["rank", "random"] = "rank"
     seed: Seed | None = None
 
@@ -150,6 +161,7 @@ class ClusterPart(Part):
             reply_seconds=build_value(self.reply_seconds),
             server_crashes=build_value(self.server_crashes),
             checkpoint=build_value(self.checkpoint),
+            members=build_value(self.members),
             ties=self.ties,
             seed=self.seed,
         )

@@ -37,7 +37,7 @@ SECTIONS = {
     "laws (cluster.compute.law)": cluster.COMPUTE,
     "presets (cluster.preset)": cluster.PRESET,
     "slowdowns (cluster.slowdowns)": cluster.SLOWDOWN,
-    "failures (cluster.server_crashes, cluster.checkpoint)": cluster.FAILURES,
+    "failures (cluster.server_crashes, cluster.checkpoint, cluster.members)": cluster.FAILURES,
     "topologies (cluster.network.topology)": cluster.NETWORK,
     "compensations (learning.compensation)": parts.COMPENSATION,
     "clipping (learning.clip)": parts.CLIP,

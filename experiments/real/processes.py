@@ -127,6 +127,8 @@ def check_real(spec: RunSpec) -> Cluster:
         raise ConfigError("cluster.slowdowns", "expected no crash in a real run")
     if cluster.server_crashes:
         raise ConfigError("cluster.server_crashes", "expected none in a real run")
+    if cluster.members.change:
+        raise ConfigError("cluster.members", "expected none in a real run")
     if len(spec.members) > 1:
         problem = f"expected one model in a real run, got {len(spec.members)} members"
         raise ConfigError("sweep", problem)

@@ -123,8 +123,8 @@ def law_of(cluster: Cluster) -> Distribution:
 
 
 def is_steady(cluster: Cluster) -> bool:
-    """Whether the slowdowns of the workers never change, and no node crashes."""
-    if cluster.server_crashes:
+    """Whether the slowdowns of the workers never change, and no node is ever down."""
+    if cluster.has_crashes:
         return False
     return all(isinstance(slowdown, Factor) for slowdown in cluster.slowdowns)
 

@@ -130,6 +130,7 @@ class Algorithm(Settings):
             expected = f"false, since {name} has no server"
             raise InvalidSettingError("Network", "colocated", expected, True)
         self._check_server_crashes(cluster)
+        self._check_members(cluster)
         self._check_clip(workers)
         self.check(cluster)
 
@@ -139,6 +140,17 @@ class Algorithm(Settings):
             parts = f"since {type(self).__name__} updates a model in parts"
             why = f"{parts}, none of which has the norm of the whole gradient"
             raise InvalidSettingError("Rule", "clip", f"none or {{value: ...}}, {why}", rule.clip)
+
+    def _check_members(self, cluster: Cluster) -> None:
+        """Refuse workers that come and go where the others would wait for one forever."""
+        if not cluster.members.change or self.readmits or self.crash_rule is not None:
+            return
+        where = ""
+        if hasattr(self, "on_crash"):
+            where = " where algorithm.on_crash is stall"
+        why = f"{type(self).__name__} waits forever for a worker that leaves"
+        expected = f"none{where}, since {why}"
+        raise InvalidSettingError("Cluster", "members", expected, cluster.members)
 
     def _check_server_crashes(self, cluster: Cluster) -> None:
         name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))

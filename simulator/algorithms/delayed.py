@@ -84,6 +84,9 @@ class Delayed(Algorithm):
                 f"{workers} workers"
             )
             raise InvalidSettingError("Cluster", "workers", expected, workers)
+        if cluster.members.change:
+            expected = "none, since the one process always has gradients that wait"
+            raise InvalidSettingError("Cluster", "members", expected, cluster.members)
 
     def mean(self, updates: int) -> int:
         """The delay, or its mean, of a gradient computed after `updates` updates."""

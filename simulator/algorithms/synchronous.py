@@ -103,7 +103,8 @@ class SyncPS(Synchronous, Bucketed):
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:
             why = "others may have new weights of buckets of a lost gradient"
-            expected, name = f"null where workers crash, or servers: {why}", type(self).__name__
+            where, name = "where workers crash or leave, or servers crash", type(self).__name__
+            expected = f"null {where}: {why}"
             raise InvalidSettingError(name, "bucket_bytes", expected, self.bucket_bytes)
         if self.compress is not None and self.accumulate > 1:
             expected = "1 beside compress"

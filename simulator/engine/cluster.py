@@ -10,6 +10,7 @@ from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash, unite_server_crashes
+from laggard.simulator.timing.members import Members
 from laggard.simulator.timing.slowdowns import Crash, Recorded, Slowdown, unite_crashes
 from laggard.simulator.timing.steps import StepFunction
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
@@ -34,6 +35,7 @@ class Cluster(Settings):
             when the server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
         checkpoint: how often servers save their checkpoint.
+        members: when workers join, leave and come back; all are up all the time by default.
         ties: the order of workers whose work ends in one instant: `rank`, in the order in which
             they began, which is that of their ranks where all began together; or `random`, drawn
             each time from a separate random stream. With equal constant times and `rank`, a server
@@ -50,6 +52,7 @@ class Cluster(Settings):
     reply_seconds: float | Distribution = 0.0
     server_crashes: Sequence[ServerCrash] = ()
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    members: Members = field(default_factory=Members)
     ties: Literal["rank", "random"] = "rank"
     seed: int | None = None
 
@@ -61,6 +64,11 @@ class Cluster(Settings):
         self._check_server_crashes()
         self._check_part("network", self.network.check)
         self._check_part("compute", partial(check_workers, self.compute))
+        for name, law in self.members.laws.items():
+            self._check_part(f"members.{name}", partial(check_workers, law))
+        if self.members.change and self.crashes:
+            expected = "none beside crashes of workers (cluster.slowdowns)"
+            raise InvalidSettingError("Cluster", "members", expected, self.members)
 
     def bound(self, seed: int) -> "Cluster":
         """The cluster with random slowdowns drawn, each from the stream of its index in the
@@ -115,8 +123,8 @@ class Cluster(Settings):
 
     @property
     def has_crashes(self) -> bool:
-        """Whether a worker or a server crashes."""
-        return bool(self.crashes or self.server_crashes)
+        """Whether a node is ever down: a worker or a server that crashes, or a worker that is away."""
+        return bool(self.crashes or self.server_crashes or self.members.change)
 
     def _check_part(self, key: str, check: Callable[[int], None]) -> None:
         """Check the part called `key` against the number of workers."""

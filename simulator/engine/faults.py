@@ -30,9 +30,22 @@ class Roles:
         """Start every role from its first line."""
         self._processes = []
         for role in self._roles:
-            process = RoleProcess(self._env, role(self._node))
-            cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
-            self._processes.append(process)
+            self._run(role(self._node))
+
+    def start_after(self, first: Role) -> None:
+        """Start every role once the role `first` has returned."""
+
+        def then() -> Role:
+            yield from first
+            self.start()
+
+        self._processes = []
+        self._run(then())
+
+    def _run(self, role: Role) -> None:
+        process = RoleProcess(self._env, role)
+        cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
+        self._processes.append(process)
 
     def stop(self) -> None:
         """Close the generator of every role; it does not resume."""
@@ -61,6 +74,10 @@ class CrashWatcher(Protocol):
 
     def returns(self, rank: int) -> None:
         """Node `rank` is up again."""
+        ...
+
+    def asks_to_leave(self, rank: int) -> None:
+        """The time of node `rank` is up: it is to leave as soon as nothing is lost by that."""
         ...
 
 
@@ -94,8 +111,12 @@ class Faults:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))
                 if crash.back is not None:
-                    self._returns += 1
-                    env.call_in(crash.back, partial(self.restart, rank))
+                    self.return_in(crash.back, partial(self.restart, rank))
+
+    def return_in(self, seconds: float, call: Callable[[], None]) -> None:
+        """Let a worker return in `seconds` by `call()`; the run goes on until then."""
+        self._returns += 1
+        self._env.call_in(seconds, call)
 
     def crash(self, rank: int) -> None:
         """Take node `rank` down: its computation and the messages from and to it are lost."""
@@ -113,8 +134,12 @@ class Faults:
         for message in self._transport.cut(rank):
             cast(Message, message).lose()
 
-    def restart(self, rank: int) -> None:
-        """Bring node `rank` back with its model, and restart its roles if the method readmits."""
+    def restart(self, rank: int, reads: Callable[[Machine], Role] | None = None) -> None:
+        """Bring node `rank` back with its model, and restart its roles if the method readmits.
+
+        Args:
+            reads: the role that gives the node another model before its own roles start.
+        """
         self._machines[rank].revive()
         if rank >= 0:
             self._returns -= 1
@@ -123,6 +148,8 @@ class Faults:
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
         if self.watcher is not None:
             self.watcher.returns(rank)
+        elif self._readmits and reads is not None:
+            self.roles[rank].start_after(reads(self._machines[rank]))
         elif self._readmits:
             self.roles[rank].start()
         else:

@@ -282,6 +282,10 @@ class Machine(Node):
         self._peers = NodePeers(self.topology, self.rank, self.workers)
         return self._peers
 
+    def admit(self, receiver: "Machine") -> None:
+        """Allow messages to `receiver` whatever the topology, as to one that reads a model."""
+        self._joined[receiver.rank] = receiver
+
     def _join(self, receiver: int) -> "Machine":
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""
         target = self._services.nodes.get(receiver)

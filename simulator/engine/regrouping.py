@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from laggard.simulator.engine.machine import WORK_ENDS, Machine
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.membership import count_states, endless_work, offer_model
 from laggard.simulator.engine.services import Services
 from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, Gradient, GradientPromise
 from laggard.simulator.network.mixing import NodePeers
 from laggard.simulator.network.topology import Among
-from laggard.simulator.timing.events import Work, new_work
+from laggard.simulator.timing.events import Work
 from laggard.simulator.timing.failures import CrashRule
+from laggard.simulator.timing.roles import Role
 
 if TYPE_CHECKING:
     from simpy.events import Event
@@ -21,7 +23,8 @@ class Regrouping:
 
     A crash stops them all: the step under way is lost, its gradients are dropped. They meet, and
     start their roles again from their last updates. A node that returns to a group that has shrunk
-    joins it between two steps, with the model of the lowest rank.
+    joins it between two steps, with the model of the lowest rank. A node that leaves by a law goes
+    between two steps, so that no step is lost.
     """
 
     def __init__(self, services: Services, rule: CrashRule) -> None:
@@ -36,6 +39,8 @@ class Regrouping:
         services.faults.watcher = self
         for node in self._members():
             node.regrouping = self
+        if self._down():  # before their first `start`
+            self._wait_for_first()
 
     def leaves(self, rank: int) -> None:
         """Stop all nodes, since node `rank` is about to crash."""
@@ -55,13 +60,24 @@ class Regrouping:
         elif self._meeting is None and (self._rule.shrinks or not self._down()):
             self._meet_later()
 
+    def asks_to_leave(self, rank: int) -> None:
+        """Let node `rank`, whose time is up, leave: between two steps if it takes part in one."""
+        if self._running and self._meeting is None and rank in self._services.members:
+            if self._boundary is None:
+                self._boundary = 1 + max(node.steps for node in self._members())
+        else:
+            self._services.membership.leave(rank)
+
     def holds(self, node: "ElasticNode") -> bool:
         """Whether `node`, which is about to begin a step, has to wait for a node that joins."""
         if self._boundary is None or node.steps < self._boundary:
             return False
         self._holding.add(node.rank)
         if len(self._holding) == len(self._services.members) and self._meeting is None:
-            self._meet_later()
+            if self._leavers():
+                self._meeting = self._services.env.call_in(0.0, self._let_leave)
+            else:
+                self._meet_later()
         return True
 
     def absent(self, rank: int) -> int:
@@ -79,6 +95,25 @@ class Regrouping:
         if self._running:
             return ""
         return f"all wait for nodes {self._down()}, which are down"
+
+    def _wait_for_first(self) -> None:
+        """Start with the nodes that are up or, unless the rule shrinks, once all are."""
+        self._running = False
+        self._newcomers.update(self._down())
+        for rank in self._services.members:
+            self._services.faults.roles[rank].stop()
+        if self._rule.shrinks:
+            self._meet()
+
+    def _leavers(self) -> list[int]:
+        """The members whose time is up."""
+        return sorted(self._services.membership.leaving.intersection(self._services.members))
+
+    def _let_leave(self) -> None:
+        """Let all members leave whose time is up, while all hold."""
+        self._meeting = None
+        for rank in self._leavers():
+            self._services.membership.leave(rank)
 
     def _stop(self) -> None:
         """Stop all members at their last update."""
@@ -114,16 +149,27 @@ class Regrouping:
         members = [rank for rank in range(services.cluster.workers) if rank not in down]
         if not members:
             return
+        source = None
         if self._rule.one_model or self._rule.shrinks:
-            self._share_model(members)
-        self._newcomers.difference_update(members)
+            source = self._share_model(members)
         self._running, services.members = True, members
         for node in self._members():
             node.regroup()
         for rank in members:
-            services.faults.roles[rank].start()
+            roles = services.faults.roles[rank]
+            reads = services.cluster.members.change and rank in self._newcomers
+            if reads and source is not None and source.rank != rank:
+                roles.start_after(self._read(services.nodes[rank], source))
+            else:
+                self._newcomers.discard(rank)
+                roles.start()
 
-    def _share_model(self, members: Sequence[int]) -> None:
+    def _read(self, newcomer: Machine, source: Machine) -> Role:
+        """The read of the model and the optimiser's state, which take the network time."""
+        yield offer_model(source, newcomer, None, count_states(source.state, source.weights))
+        self._newcomers.discard(newcomer.rank)
+
+    def _share_model(self, members: Sequence[int]) -> Machine:
         """Give newcomers among the `members` the model and the optimiser's state of another."""
         nodes = self._services.nodes
         veterans = [rank for rank in members if rank not in self._newcomers]
@@ -136,6 +182,7 @@ class Regrouping:
             if node is not source:
                 node.version, node.weights = source.version, source.weights
                 node.state = source.state
+        return source
 
     def _members(self) -> "list[ElasticNode]":
         nodes = self._services.nodes
@@ -178,7 +225,7 @@ class ElasticNode(Machine):
         self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
     ) -> Work:
         if self._held:
-            return self._never(len(buckets))
+            return endless_work(self, len(buckets))
         work = super().compute(weights, read, buckets)
         assert work.gradient is not None
         self._begun.append(work.gradient)
@@ -186,7 +233,7 @@ class ElasticNode(Machine):
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         if self._held:
-            return self._never()
+            return endless_work(self)
         return super().work(seconds, share=share, of=of)
 
     def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
@@ -218,12 +265,6 @@ class ElasticNode(Machine):
     @property
     def _held(self) -> bool:
         return self.regrouping is not None and self.regrouping.holds(self)
-
-    def _never(self, buckets: int = 0) -> Work:
-        """Work that never ends, and keeps the node idle."""
-        work = new_work(self, None, WORK_ENDS)
-        work.buckets = (work,) * buckets
-        return work
 
     def _make_peers(self) -> NodePeers:
         topology, members = self.topology, self._services.members

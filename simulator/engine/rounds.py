@@ -139,9 +139,12 @@ class Rounds:
     def apply_to(cluster: Cluster) -> bool:
         """Whether collectives can be computed in lock step on a cluster.
 
-        No crash, no random ties, no latencies that are drawn, no network that changes.
+        No worker that is ever down, no random ties, no latencies that are drawn, no network that
+        changes.
         """
-        if cluster.workers == 1 or cluster.ties != "rank" or cluster.crashes:
+        if cluster.workers == 1 or cluster.ties != "rank":
+            return False
+        if cluster.crashes or cluster.members.change:
             return False
         return not is_law(cluster.network.latency) and cluster.network.changes is None
 

@@ -22,6 +22,7 @@ from laggard.simulator.timing.events import Message
 if TYPE_CHECKING:
     from laggard.simulator.engine.faults import Faults
     from laggard.simulator.engine.machine import Machine
+    from laggard.simulator.engine.membership import Membership
     from laggard.simulator.engine.recovery import Recoveries
     from laggard.simulator.engine.timers import Timers
 
@@ -38,6 +39,7 @@ class Services(Protocol):
         log: a row for each message, where messages are recorded.
         lock_step: computes whole rounds of a collective, where their times need no messages.
         recoveries: of servers, where servers crash.
+        membership: the leaves and returns of workers by laws.
         choices: the random stream of a rank, for choices that an algorithm makes.
         crashes: whether nodes crash.
         model_bytes: the size of a message of one model, in bytes.
@@ -61,6 +63,7 @@ class Services(Protocol):
     log: MessageLog | None
     lock_step: Rounds | None
     recoveries: "Recoveries | None"
+    membership: "Membership"
     choices: Callable[[int], Generator]
     crashes: bool
     model_bytes: float

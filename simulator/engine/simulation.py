@@ -13,6 +13,7 @@ from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.evaluations import Evaluations
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.membership import MemberNode, Membership
 from laggard.simulator.engine.recovery import Recoveries
 from laggard.simulator.engine.regrouping import ElasticNode, Regrouping
 from laggard.simulator.engine.rounds import Rounds
@@ -150,6 +151,7 @@ class Simulation:
             self.faults = Faults(
                 self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
             )
+        self.membership = Membership(self)
         self._regrouping: Regrouping | None = None
         if self._crash_rule is not None:
             self._regrouping = Regrouping(self, self._crash_rule)
@@ -233,6 +235,8 @@ class Simulation:
         kind = kind_of(self.cluster, rank)
         if self._crash_rule is not None:
             kind = ElasticNode
+        elif self.cluster.members.change and rank >= 0:
+            kind = MemberNode
         return kind(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
 
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:

@@ -150,6 +150,9 @@ def _longest_pause(cluster: Cluster) -> float:
     pauses = [mean_of(network.latency), mean_of(network.latency_from(-1))]
     for seconds in (cluster.apply_seconds, cluster.receive_seconds, cluster.reply_seconds):
         pauses.append(mean_of(seconds))
+    pauses.append(mean_of(cluster.members.start))
+    if cluster.members.downtime is not None:
+        pauses.append(mean_of(cluster.members.downtime))
     for crash in cluster.crashes:
         pauses.append(crash.back or crash.at)
     for server_crash in cluster.server_crashes:

@@ -109,6 +109,13 @@ class Clock(Environment):
             return partial(self.after, delay)
         return self._instant.append
 
+    def note_moment(self, time: float) -> None:
+        """Add `time` (s) to the moments of crashes and returns."""
+        place = bisect_left(self._moments, time)
+        if place == len(self._moments) or self._moments[place] != time:
+            self._moments.insert(place, time)
+        self.after_work = self._after_work
+
     def _after_work(self, delay: float, event: Event) -> None:
         """Schedule the end of a node's work in `delay` seconds, or at the moment on which it falls.
 

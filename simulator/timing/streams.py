@@ -9,6 +9,7 @@ Drawn = TypeVar("Drawn")
 COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY, CRASHES = (
     range(11)
 )
+START, UPTIME, DOWNTIME = range(11, 14)
 """Purposes. Another worker or algorithm changes no other (purpose, rank) stream."""
 
 
