@@ -5,8 +5,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import PositiveInt, Range
+from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.weights import total
@@ -46,6 +47,11 @@ class EASGD(Algorithm):
     elastic: Annotated[float, Range(above=0, most=1)] | None = None
     local_steps: PositiveInt = 10
     together: bool = False
+
+    def check(self, cluster: Cluster) -> None:
+        if cluster.members.change:
+            expected = "none, since a worker that comes back has no model to exchange"
+            raise InvalidSettingError("Cluster", "members", expected, cluster.members)
 
     def worker(self, node: Node) -> Role:
         state, gradients = self.rule.init(node.weights, replicas=node.workers), list[Gradient]()

@@ -64,13 +64,6 @@ class Membership:
         services.faults.crash(rank)
         self._check_progress()
 
-    def lowest_live(self, newcomer: int) -> Machine | None:
-        """The worker of lowest rank that is up and has a model, beside `newcomer`."""
-        for rank, node in sorted(self._services.nodes.items()):
-            if rank != newcomer and rank not in self._reading and node.incarnation % 2 == 0:
-                return node
-        return None
-
     def _join_in(self, rank: int, seconds: float) -> None:
         self._note(seconds)
         self._services.faults.return_in(seconds, partial(self._join, rank))
@@ -84,10 +77,14 @@ class Membership:
 
     def _stay(self, rank: int) -> None:
         """Let worker `rank`, which is up, leave once its time is up."""
-        if rank in self._uptimes:
-            seconds = self._uptimes[rank]()
-            self._note(seconds)
-            self._services.env.daemon(seconds, partial(self._ask, rank))
+        if rank not in self._uptimes:
+            return
+        seconds = self._uptimes[rank]()
+        self._note(seconds)
+        env = self._services.env
+        # One that comes back may do what all others wait for, so that the run goes on until then.
+        schedule = env.call_in if rank in self._downtimes else env.daemon
+        schedule(seconds, partial(self._ask, rank))
 
     def _ask(self, rank: int) -> None:
         self.leaving.add(rank)
@@ -100,18 +97,23 @@ class Membership:
             node.leave_if_done()
 
     def _read(self, node: Machine) -> Role:
-        """The model of another worker, read by `node`, which has one of its own if nobody is up."""
+        """The read of another worker's model by `node`, which keeps its own if nobody is up.
+
+        The other one does not leave before its message has arrived.
+        """
+        source = self._lowest_live(node.rank)
+        if source is None:
+            return
         self._reading.add(node.rank)
-        while True:
-            source = self.lowest_live(node.rank)
-            if source is None:
-                break
-            received = offer_model(source, node, source.weights)
-            yield received | node.down(source.rank)
-            if received.fired:
-                _, node.weights = received.value
-                break
+        _, node.weights = yield offer_model(source, node, source.weights)
         self._reading.discard(node.rank)
+
+    def _lowest_live(self, newcomer: int) -> Machine | None:
+        """The worker of lowest rank that is up and has a model, beside `newcomer`."""
+        for rank, node in sorted(self._services.nodes.items()):
+            if rank != newcomer and rank not in self._reading and node.incarnation % 2 == 0:
+                return node
+        return None
 
     def _note(self, seconds: float) -> None:
         """Note the moment of a leave or a return in `seconds`."""

@@ -20,7 +20,7 @@ within an instant. `engine.rounds` computes the times of whole collectives, and
 """
 
 import gc
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -122,8 +122,9 @@ class Clock(Environment):
         Where ties are random, its place in the instant is random between `NORMAL` and `LAST`.
         """
         end = self._now + delay
-        place = bisect_left(self._moments, end * (1 - MOMENT_TOLERANCE))
-        if place < len(self._moments) and self._moments[place] <= end * (1 + MOMENT_TOLERANCE):
+        # the last of those moments, which may be sums too: all crashes there come first
+        place = bisect_right(self._moments, end * (1 + MOMENT_TOLERANCE)) - 1
+        if place >= 0 and self._moments[place] >= end * (1 - MOMENT_TOLERANCE):
             end = max(self._moments[place], self._now)
         if self._ties is None:
             self.at(end, event)
