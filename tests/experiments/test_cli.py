@@ -323,6 +323,23 @@ def test_validate_tells_workers_that_server_keeps_up_with(
         assert err.endswith(f"keeps up with {served}\n")
 
 
+@pytest.mark.parametrize(
+    ("members", "note"),
+    [
+        ("{start: 5}", None),
+        ("{uptime: {law: exponential, mean: 60}, downtime: 20}", "75 % of the workers are up"),
+        ("{uptime: 60}", "0 % of the workers are up; with downtime: null none comes back"),
+    ],
+)
+def test_validate_tells_share_of_workers_that_are_up(laggard, tmp_path, members, note):
+    path = tmp_path / "spot.yaml"
+    path.write_text(f"cluster: {{members: {members}}}\ntask: {{model: timing}}\n")
+    code, out, err = laggard("validate", path)
+    lines = [f"{path}: cluster.members: in the long run {note}"] if note else []
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [*lines, f"{path}: fine: 1 run, 1 member"]
+
+
 def test_plot_draws_runs_and_sweeps(laggard, toy, drawn):
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()

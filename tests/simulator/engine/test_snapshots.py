@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from laggard.models import MLP, Augmentation, Quadratic, Supervised, synthetic, synthetic_images
 from laggard.simulator import (
     ALGORITHMS,
+    DPSGD,
     SGP,
     AsyncPS,
     Cluster,
@@ -37,8 +38,9 @@ from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, GapAware
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.recording.messages import Record
 from laggard.simulator.testing.trial import Bowl, fitting, trial_of
-from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
+from laggard.simulator.timing.members import Members
 from laggard.simulator.timing.slowdowns import Crash
 
 CLUSTER = Cluster(
@@ -187,6 +189,7 @@ SERVER_CRASHES = replace(
     server_crashes=[ServerCrash(uptime=Constant(2.0), restore_seconds=0.5)],
     checkpoint=Checkpoint(every_updates=4),
 )
+MEMBERS = replace(CLUSTER, members=Members(uptime=Exponential(4.0), downtime=Exponential(1.0)))
 TIES = Cluster(workers=4, compute=Constant(1.0), ties="random")
 CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "augmentation and dropout": (AsyncPS(Rule()), "augmented", {"learning_seeds": [3, 4]}),
@@ -207,6 +210,12 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "messages": (SyncPS(Rule()), "quadratic", {"record": Record(messages=True)}),
     "crashes": (AsyncPS(Rule()), "mlp", {"cluster": replace(CLUSTER, slowdowns=CRASHES)}),
     "servers that crash": (AsyncPS(Rule(Adam())), "quadratic", {"cluster": SERVER_CRASHES}),
+    "members": (AsyncPS(Rule(Adam())), "quadratic", {"cluster": MEMBERS}),
+    "members of a group": (
+        DPSGD(Rule(Adam()), on_crash="shrink"),
+        "quadratic",
+        {"cluster": MEMBERS},
+    ),
     "random ties": (AsyncPS(Rule()), "mlp", {"cluster": TIES}),
     "every node": (
         SGP(Rule(), overlap=1),
