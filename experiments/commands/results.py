@@ -138,7 +138,7 @@ def table_arguments(parser: ArgumentParser) -> None:
         help="accuracy, loss, train_loss, consensus, time, updates, samples or epochs at the end; "
         "time_to, updates_to, samples_to, epochs_to or cost_to (worker-seconds) the target; "
         "speedup, efficiency over cluster.workers; "
-        "staleness, max_staleness, waiting",
+        "staleness, max_staleness, waiting, up (workers), goodput",
     )
     parser.add_argument(
         "--target", type=float, metavar="X", help="target: test accuracy (0 to 1), else test loss"

@@ -1,7 +1,7 @@
 """Measures of runs, a row per member: final metrics, time to a target, staleness, waiting."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,11 +43,15 @@ MEASURES = {
     "staleness": Measure("staleness", 1, "", "mean staleness"),
     "max_staleness": Measure("staleness", 1, "", "max staleness"),
     "waiting": Measure("waiting", 100, "%", "waiting"),
+    "up": Measure("down", 1, "", "workers up"),
+    "goodput": Measure("samples", 100, "%", "goodput"),
 }
 """At the end of the run; `..._to` at the first evaluation that reaches the target.
 
 `cost_to` is P times `time_to`. With T(P) the `time_to` of P workers, and P' the fewest that were
-swept, `speedup` is T(P') / T(P) and `efficiency` P' / P times that, at the same seed.
+swept, `speedup` is T(P') / T(P) and `efficiency` P' / P times that, at the same seed. `up` is the
+mean number of workers that are not down; `goodput` the mini-batches that were applied, over those
+that all P workers had time for.
 """
 CURVES = {
     "test_accuracy": "test accuracy (%)",
@@ -99,6 +103,10 @@ def measure_runs(
         number = run.map(staleness(results)["max"])
     elif value == "waiting":
         number = run.map(waiting(results))
+    elif value == "up":
+        number = run.map(workers_of(results)) * (1 - run.map(state_shares(results)["down"]))
+    elif value == "goodput":
+        number = run.map({name: goodput(result) for name, result in named_results(results)})
     elif column not in final:
         raise ValueError(f"{value}: none of the runs measured it")
     else:
@@ -133,8 +141,22 @@ def _compare_workers(results: Results, value: str, target: float | None) -> "pd.
 
 def workers_of(results: Results) -> dict[str, int]:
     """The number of workers of each run, by the name of the run."""
-    pairs = zip(results.names, results, strict=True)
-    return {name: result.setting("cluster.workers") for name, result in pairs}
+    return {name: result.setting("cluster.workers") for name, result in named_results(results)}
+
+
+def named_results(results: Results) -> "Iterator[tuple[str, Result]]":
+    """The names of the runs, each with its result."""
+    return zip(results.names, results, strict=True)
+
+
+def goodput(result: Result) -> float:
+    """The mini-batches applied, over those of workers that compute all the time at full speed."""
+    cluster = result.config.build_cluster()
+    seconds: float = result.manifest["mileage"]["time"]
+    applied: int = result.manifest["gradients"]["applied"]
+    if seconds == 0:
+        return math.nan
+    return applied * cluster.compute.mean / (cluster.workers * seconds)
 
 
 def first_at_target(
@@ -169,9 +191,14 @@ def staleness(results: Results) -> "pd.DataFrame":
 
 def waiting(results: Results) -> "pd.Series":
     """The share (0 to 1) of their time that each run's workers waited, by the name of the run."""
+    return state_shares(results)["waiting"]
+
+
+def state_shares(results: Results) -> "pd.DataFrame":
+    """The shares (0 to 1) of their time that each run's workers spent in each of `STATES`."""
     workers = results.scan("workers")
     seconds = workers.groupby(workers["run"].astype(str))[list(STATES)].sum()
-    return shares(seconds)["waiting"]
+    return shares(seconds)
 
 
 def shares(seconds: "pd.DataFrame") -> "pd.DataFrame":

@@ -425,6 +425,20 @@ def test_speedup_follows_from_equal_steps(tmp_path):
     assert measured["efficiency"] == pytest.approx({2: 1, 4: 0.5, 8: 0.025, 16: 0})
 
 
+def test_goodput_is_of_what_workers_had_time_for(tmp_path):
+    """Stays of three mini-batches and absences of one, ten times."""
+    path = tmp_path / "spot.yaml"
+    path.write_text(
+        "cluster: {workers: 4, members: {uptime: 3, downtime: 1}}\n"
+        "task: {model: timing}\n"
+        "stop: {time: 40}\n"
+    )
+    results = Results([run(load(path), tmp_path)])
+    (goodput,) = measure_runs(results, "goodput")["value"]
+    (up,) = measure_runs(results, "up")["value"]
+    assert (goodput, up) == (pytest.approx(0.75), pytest.approx(3.0))
+
+
 def test_speedup_needs_several_numbers_of_workers(toy, tmp_path):
     results = sweep(load(toy("sweep: {seeds: 2}")), tmp_path, jobs=1)
     with pytest.raises(
