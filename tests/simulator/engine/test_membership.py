@@ -169,7 +169,7 @@ def test_constant_times_give_exact_leaves_and_returns(start, uptime, downtime, s
     ("algorithm", "at"),
     [
         (AsyncPS(Rule()), 0.75),  # it computes
-        (AsyncPS(Rule()), 1.1875),  # its gradient is under way
+        (AsyncPS(Rule()), 1.3125),  # its gradient is under way
         (LocalSGD(Rule(), local_steps=3), 1.5),  # in the second of three local steps
         (FedAvg(Rule(), local_steps=3), 1.5),
     ],
@@ -334,6 +334,19 @@ class Visit(Algorithm):
         while True:
             _, gradient = yield node.receive()
             node.apply(node.weights, [gradient])
+
+
+def test_timers_go_on_while_all_are_away():
+    ticks = []
+
+    class Ticking(Visit):
+        def server(self, node):
+            while True:
+                yield node.after(1.0)
+                ticks.append(node.now)
+
+    run(Ticking(), Members(uptime=1.5, downtime=7.0), 2, time=20.0)
+    assert ticks == [float(second) for second in range(1, 21)]
 
 
 def test_times_of_worker_do_not_depend_on_others():
