@@ -202,7 +202,7 @@ def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[
 def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     """The settings among which the clock chooses, of those that the method has; the plainest last.
 
-    A method that can go on without a worker does so where workers crash.
+    A method that can go on without a worker does so where workers crash or leave.
     """
     workers = plain.cluster.workers
     message = size_of_messages(plain)

@@ -16,7 +16,8 @@ class Elastic(Algorithm):
     The step under way is lost, with its gradients. For steps of s seconds, a crash at T and a
     return at R, constant times and restart_seconds r, `restart` ends (R - T) + r + (T mod s) later
     than without a crash. `shrink` loses (T mod s) + r at the crash and r at the return, and its
-    steps are of the nodes that are up.
+    steps are of the nodes that are up. A node that leaves by a law (`cluster.members`) goes between
+    two steps, so that T mod s is 0.
 
     Its roles begin with `node.state`, the optimiser's state after the last update, where that is
     not None, and hand it to `node.apply`.

@@ -284,21 +284,26 @@ def test_league_needs_its_opponents(files, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("crashes", [False, True])
-def test_opponents_overlap_where_that_is_faster(files, crashes):
+AWAY = {
+    "": "",
+    "crash": "  slowdowns: [{kind: crash, worker: 0, at: 1.0, back: 2.0}]\n",
+    "leave": "  members: {uptime: 1.0, downtime: 1.0}\n",
+}
+
+
+@pytest.mark.parametrize("away", AWAY)
+def test_opponents_overlap_where_that_is_faster(files, away):
     """Their communication takes as long as the backward pass; a bucketed server cannot lose a
     worker.
     """
     network = "  network: {bandwidth: 1e6, message_bytes: 1e5}\n"
-    if crashes:
-        network += "  slowdowns: [{kind: crash, worker: 0, at: 1.0, back: 2.0}]\n"
-    cluster, task = files(cluster=CLUSTER + network)
+    cluster, task = files(cluster=CLUSTER + network + AWAY[away])
     entrants, _ = find_entrants(read_setting(cluster, task), names_of_methods(["sync_ps"], []), 0)
     forms = {entrant.name: entrant.settings for entrant in entrants}
     assert forms["all_reduce"]["algorithm.bucket_bytes"] == 25_000
-    assert forms["all_reduce"].get("algorithm.on_crash") == ("shrink" if crashes else None)
+    assert forms["all_reduce"].get("algorithm.on_crash") == ("shrink" if away else None)
     assert forms["sync_ps"]["algorithm.shards"] == 4
-    assert forms["sync_ps"]["algorithm.bucket_bytes"] == (None if crashes else 25_000)
+    assert forms["sync_ps"]["algorithm.bucket_bytes"] == (None if away else 25_000)
     assert forms["sync_ps"]["cluster.network.colocated"]
 
 
