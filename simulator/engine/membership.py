@@ -110,7 +110,8 @@ class Membership:
 
     def _lowest_live(self, newcomer: int) -> Machine | None:
         """The worker of lowest rank that is up and has a model, beside `newcomer`."""
-        for rank, node in sorted(self._services.nodes.items()):
+        for rank in range(self._services.cluster.workers):
+            node = self._services.nodes[rank]
             if rank != newcomer and rank not in self._reading and node.incarnation % 2 == 0:
                 return node
         return None

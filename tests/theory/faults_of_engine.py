@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from laggard.models.quadratic_form import QuadraticForm
-from laggard.simulator.engine import machine
+from laggard.simulator.engine import machine, membership
 from laggard.simulator.learning import gradients, pool
 from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.network import fair, fifo, groups, latency, star, transport, varying
@@ -17,6 +17,7 @@ from tests.faults import Replaced
 from tests.theory import (
     test_engine,
     test_heterogeneity,
+    test_membership,
     test_network_changes,
     test_networks,
     test_times,
@@ -124,7 +125,27 @@ def at_other_weights(right: Any) -> Any:
     return evaluate
 
 
+def staying_after_return(right: Any) -> Any:
+    def stay(self: Any, rank: int) -> None:
+        if self._services.env.now == 0:
+            right(self, rank)
+
+    return stay
+
+
+def leaving_at_once(right: Any) -> Any:
+    return lambda self: self._services.membership.leave(self.rank)
+
+
 ENGINE = {
+    "workers that come back stay for ever": (
+        Replaced(membership.Membership, "_stay", staying_after_return),
+        test_membership.test_constant_stays_are_up_exactly,
+    ),
+    "workers leave in the middle of a mini-batch": (
+        Replaced(membership.MemberNode, "leave_if_done", leaving_at_once),
+        test_membership.test_coming_and_going_workers_make_their_share_of_gradients,
+    ),
     "messages are half as large": (
         Replaced(transport.Transport, "carry", half_as_large),
         partial(test_networks.test_message_takes_latency_and_transfer, "fair"),
