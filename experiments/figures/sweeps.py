@@ -274,20 +274,19 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
         title = ", each at its own best learning rate"
     table = measure_runs(results, "time_to", target)
     keys = [key for key in results.keys if key not in (WORKERS, LR) and not is_seed(key)]
-    lines = {
-        ", ".join(label_text(value, key) for key, value in zip(keys, setting, strict=True)): rows
-        for setting, rows in groups(table, keys)
-    }
+    lines = {}
+    for setting, rows in groups(table, keys):
+        lines[_name_setting(keys, setting)] = rows
     panels = Panels([""], [""], 1)
     check_count(list(lines), MAX_NAMED_LINES, "lines")
     with panels.figure((6, 4.1), path) as figure:
         (axes,) = panels.axes
         first: list[tuple[float, float]] = []
         for place, (name, rows) in enumerate(lines.items()):
-            first.extend(_draw_target_times(axes, rows, name or "mean", place))
+            first.extend(_draw_target_times(axes, rows, name, place))
         axes.set(xscale="log", yscale="log", xlabel="workers")
-        goal_text = f"{CURVES[measure].split(' (')[0]} of {limit:g}"
-        axes.set_ylabel(f"virtual time to a {goal_text} (s)")
+        name = CURVES[measure].split(" (")[0]
+        axes.set_ylabel(f"virtual time to a {name} of {limit:g} (s)")
         tick_values(axes.xaxis, sorted(table[WORKERS].unique()), 6.7)
         if first:
             _draw_ideal(axes, *min(first), table[WORKERS].max())
@@ -298,12 +297,23 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
     return figure
 
 
+def _name_setting(keys: Sequence[str], setting: Sequence[Any]) -> str:
+    """The values of `keys` as text; of no keys, what the line is."""
+    texts = []
+    for key, value in zip(keys, setting, strict=True):
+        texts.append(label_text(value, key))
+    return ", ".join(texts) or "mean"
+
+
 def _draw_target_times(
     axes: Axes, rows: pd.DataFrame, name: str, place: int
 ) -> list[tuple[float, float]]:
     """One line of `target_time`; its first point, or nothing where no number of workers has one."""
     style: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "markersize": 4}
-    points, missed = [], []
+    marker = MARKERS[place % len(MARKERS)]
+    dashes = DASHES[place % len(DASHES)]
+    points = []
+    missed = []
     for workers, own in rows.groupby(WORKERS):
         if own["value"].isna().any():
             missed.append(workers)
@@ -314,31 +324,25 @@ def _draw_target_times(
             low, high = interval(estimate, is_share=False)
         points.append((workers, estimate.value, estimate.value - low, high - estimate.value))
     at, value, below, above = np.array(points, float).reshape(-1, 4).T
+    bars = [below, above]
     axes.errorbar(
-        at,
-        value,
-        [below, above],
-        label=name,
-        marker=MARKERS[place % len(MARKERS)],
-        linestyle=DASHES[place % len(DASHES)],
-        capsize=2,
-        elinewidth=0.8,
-        **style,
+        at, value, bars, label=name, marker=marker, ls=dashes, capsize=2, elinewidth=0.8, **style
     )
     if missed:
-        height = 0.985 - 0.03 * place
         edge = axes.get_xaxis_transform()
-        axes.plot(missed, np.full(len(missed), height), "x", transform=edge, clip_on=False, **style)
-    return [(at[0], value[0])] if len(at) else []
+        heights = np.full(len(missed), 0.985 - 0.03 * place)
+        axes.plot(missed, heights, "x", transform=edge, clip_on=False, **style)
+    if not points:
+        return []
+    return [(at[0], value[0])]
 
 
 def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
     """As many times sooner as there are workers, within the heights of the lines."""
     heights = axes.get_ylim()
     ends = np.array([fewest, most], float)
-    axes.plot(
-        ends, seconds * fewest / ends, ":", color="gray", label="as many times sooner as workers"
-    )
+    sooner = seconds * fewest / ends
+    axes.plot(ends, sooner, ":", color="gray", label="as many times sooner as workers")
     axes.set_ylim(heights)
 
 

@@ -22,9 +22,22 @@ from laggard.simulator.timing.events import Message
 if TYPE_CHECKING:
     from laggard.simulator.engine.faults import Faults
     from laggard.simulator.engine.machine import Machine
-    from laggard.simulator.engine.membership import Membership
     from laggard.simulator.engine.recovery import Recoveries
     from laggard.simulator.engine.timers import Timers
+
+
+class Leaves(Protocol):
+    """What nodes and groups need of the `Membership` of workers that come and go.
+
+    Attributes:
+        leaving: the workers whose time is up, and that have not left.
+    """
+
+    leaving: set[int]
+
+    def leave(self, rank: int) -> None:
+        """Take worker `rank` down, whose time is up and which has nothing to lose."""
+        ...
 
 
 class Services(Protocol):
@@ -63,7 +76,7 @@ class Services(Protocol):
     log: MessageLog | None
     lock_step: Rounds | None
     recoveries: "Recoveries | None"
-    membership: "Membership"
+    membership: Leaves
     choices: Callable[[int], Generator]
     crashes: bool
     model_bytes: float

@@ -18,6 +18,7 @@ from laggard.simulator.engine.recovery import Recoveries
 from laggard.simulator.engine.regrouping import ElasticNode, Regrouping
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
+from laggard.simulator.engine.services import Leaves
 from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria, check_periods
 from laggard.simulator.engine.timers import Timers
 from laggard.simulator.errors import Deadlock
@@ -151,7 +152,7 @@ class Simulation:
             self.faults = Faults(
                 self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
             )
-        self.membership = Membership(self)
+        self.membership: Leaves = Membership(self)
         self._regrouping: Regrouping | None = None
         if self._crash_rule is not None:
             self._regrouping = Regrouping(self, self._crash_rule)
