@@ -147,7 +147,10 @@ def timeline(
     height = 1.2 + sum(heights)
     if len(panels) > 1:
         height += 0.2 * len(panels)
-    panels.notes = ["blank: waiting", *_describe_rows(groups)]
+    blank = "blank: waiting"
+    if any(result.workers["down"].any() for result in results):
+        blank = "blank: waiting, or away"
+    panels.notes = [blank, *_describe_rows(groups)]
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
         for (axes, (result, ranks)), name in zip(panels, names, strict=False):
             _draw_rows(axes, result.updates, ranks, until, colours)

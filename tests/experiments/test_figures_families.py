@@ -577,6 +577,17 @@ def test_note_counts_messages_that_are_not_drawn(logged, monkeypatch):
     assert any("messages are not drawn" in text.get_text() for text in figure.texts)
 
 
+@pytest.mark.parametrize(
+    ("away", "note"),
+    [("", "blank: waiting"), (", uptime: 2, downtime: 1", "blank: waiting, or away")],
+)
+def test_timeline_says_what_is_blank(bench, away, note):
+    members = f"members: {{start: 0{away}}}"
+    text = f"cluster: {{workers: 2, {members}}}\ntask: {{model: timing}}\nstop: {{updates: 9}}\n"
+    figure = figures.timeline(bench(f"{text}algorithm: async_ps\n"))
+    assert [text.get_text() for text in figure.texts if text.get_text() == note] == [note]
+
+
 def test_target_time_takes_the_best_rate_of_each_number_of_workers(tmp_path):
     """Without noise the loss is a quarter after a step at a rate of 1/2, and more at lower rates: so
     the third step of a second ends the fastest line, and one of workers that take two seconds.
