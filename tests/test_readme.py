@@ -37,13 +37,17 @@ def test_first_page_prints_a_staleness_near_theory(capsys):
 
 @pytest.mark.slow
 def test_first_command_draws_the_picture(tmp_path):
-    """Another processor may round one test sample of 297 elsewhere, which moves a few pixels."""
+    """Another processor may round one test sample of 297 elsewhere, which moves a few pixels.
+
+    One of another maker takes other square roots, which DC-ASGD-a amplifies: on an EPYC its line
+    moves by a point here and there, and 0.35 % of the pixels differ from those of a Xeon.
+    """
     results = sweep(load(ROOT / "configs/quickstart.yaml"), tmp_path)
     results.plot(tmp_path / "redrawn.png")
     redrawn = image.imread(tmp_path / "redrawn.png")
     stored = image.imread(ROOT / "notebooks/quickstart.png")
     assert redrawn.shape == stored.shape
-    assert (redrawn != stored).any(axis=-1).mean() < 0.003
+    assert (redrawn != stored).any(axis=-1).mean() < 0.005
 
 
 def test_readme_has_the_numbers_of_the_answers():
