@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from contextlib import contextmanager, suppress
+from itertools import product
 
 import pytest
 
@@ -64,9 +65,21 @@ def simulated(path, *overrides, updates=math.inf):
             assert outcome.reached in ends.split()
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("colocated", ["false", "true"])
-@pytest.mark.parametrize("topology", GRAPHS)
+def place(topology, colocated, workers):
+    """A graph of so many workers. One of one worker, and servers on workers' machines, are quick on
+    the method's own graph alone.
+    """
+    is_plain = colocated == "false" and workers == 4
+    marks = []
+    if topology != "auto" and not is_plain:
+        marks.append(pytest.mark.slow)
+    return pytest.param(topology, colocated, workers, marks=marks)
+
+
+PLACES = [place(*values) for values in product(GRAPHS, ("false", "true"), (1, 4))]
+
+
+@pytest.mark.parametrize(("topology", "colocated", "workers"), PLACES)
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_method_runs_on_accepted_topologies(toy, method, topology, colocated, workers):
     arguments = GRAPHS[topology].replace("[4]", f"[{workers}]") % colocated

@@ -88,7 +88,13 @@ def imported(command, places, module="", line=""):
     return set(ended.stdout.rpartition("imported:")[2].split())
 
 
-@pytest.mark.parametrize("command", WITHOUT)
+TRAINS = "run DIGITS"
+"""It loads compiled kernels, which takes as long as all the others."""
+
+
+@pytest.mark.parametrize(
+    "command", [*(each for each in WITHOUT if each != TRAINS), pytest.param(TRAINS, marks=SLOW)]
+)
 def test_command_imports_no_unused_library(command, places):
     assert imported(command, places) & set(WITHOUT[command]) == set()
 

@@ -394,9 +394,18 @@ def test_imported_sources_are_part_of_the_run_id(
     second = run(load(toy(), plugin), tmp_path / "out")
     assert second.path != first.path
     assert not torch.equal(second.weights, first.weights)
-    if how == "of the folder above":
-        elsewhere = sweep(load(toy(), plugin, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
-        assert torch.equal(elsewhere[0].weights, second.weights)
+
+
+@pytest.mark.slow
+def test_processes_find_a_source_of_the_folder_above(module, toy, tmp_path):
+    name, source = HELPERS["of the folder above"]
+    module("package/__init__", "")
+    module(name.replace(".", "/"), source)
+    module("package/helping", "def factor():\n    return 5\n")
+    plugin = f"learning.compensation='{name}:Absolute'"
+    here = run(load(toy(), plugin), tmp_path / "out")
+    elsewhere = sweep(load(toy(), plugin, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
+    assert torch.equal(elsewhere[0].weights, here.weights)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Federated methods: clients that a server asks, their fixed points, staleness and rounds."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +38,7 @@ def differing() -> Quadratic:
     )
 
 
+@cache
 def end(name: str, updates: int = 400, **settings: object) -> float:
     """Where a method ends on clients that differ."""
     algorithm = method(name, Rule(lr=RATE), **{"local_steps": STEPS, **settings})

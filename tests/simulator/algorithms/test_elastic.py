@@ -151,7 +151,7 @@ def test_push_sum_weights_add_up_to_nodes(mode, end, quadratic):
     assert sum(weights) == pytest.approx(len(members), rel=1e-12)
 
 
-@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+@pytest.mark.parametrize("sharing", ["fair", pytest.param("fifo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["restart", "shrink"])
 @pytest.mark.parametrize("method", [*METHODS, partial(DiLoCoAllReduce, local_steps=3)])
 def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
