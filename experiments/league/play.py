@@ -150,9 +150,8 @@ def play(
     tell(f"time limit {end.time:.4g} s; {gradients:,.0f} gradients a method for its trials")
     plans, too_dear = _plan_all(entrants, end.time, gradients, setting.settings)
     refused |= {name: error.problem for name, error in too_dear.items()}
-    enough = math.ceil(
-        max((error.gradients for error in too_dear.values()), default=0) / end.gradients
-    )
+    dearest = max((error.gradients for error in too_dear.values()), default=0)
+    enough = math.ceil(dearest / end.gradients)
     if too_dear:
         tell(
             f"{len(too_dear)} of {len(entrants)} methods are too dear; a budget of {enough} admits all"
@@ -214,12 +213,13 @@ def _plan_all(
 
 
 def _find_slow_worker(config: Config) -> int:
-    """The first worker that the cluster does not slow down by itself; without one worker 0."""
+    """The first of the workers that the fewest slowdowns of the cluster itself hit."""
     cluster = config.build_cluster()
-    for rank in range(cluster.workers):
-        if not any(slowdown.hits(rank) for slowdown in cluster.slowdowns):
-            return rank
-    return 0
+
+    def slowdowns_of(rank: int) -> int:
+        return sum(slowdown.hits(rank) for slowdown in cluster.slowdowns)
+
+    return min(range(cluster.workers), key=slowdowns_of)
 
 
 def _cluster_conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, DottedKeys]:

@@ -405,6 +405,10 @@ def test_slow_worker_is_one_that_the_cluster_does_not_slow(files):
     cluster, task = files(CLUSTER + "  slowdowns: [{worker: 0, factor: 3}]\n")
     entrants, _ = find_entrants(read_setting(cluster, task), ["sync_ps"], 0)
     assert _find_slow_worker(entrants[0].config) == 1
+    both = [{"worker": 0, "factor": 3}, {"workers": [0, 1, 2, 3], "factor": 2}]
+    cluster, task = files(f"{CLUSTER}  slowdowns: {both}\n")
+    entrants, _ = find_entrants(read_setting(cluster, task), ["sync_ps"], 0)
+    assert _find_slow_worker(entrants[0].config) == 1
 
 
 def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
