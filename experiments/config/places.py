@@ -39,8 +39,8 @@ def _remedy(key: str, problem: str, known: Places) -> str:
     elsewhere = " or ".join(matches[:MAX_PLACES])
     _, _, hint = problem.partition("; ")
     if hint.startswith("did you mean"):
-        beside = [place for place in matches if place.split(".")[:-1] == words[:-1]]
-        if beside:  # the hint names it
+        is_beside = any(place.split(".")[:-1] == words[:-1] for place in matches)
+        if is_beside:  # the hint names it
             return problem
         return f"{UNKNOWN_KEY} here; {hint} Or write {elsewhere}"
     return f"{UNKNOWN_KEY} here; write {elsewhere}"

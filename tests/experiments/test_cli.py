@@ -686,11 +686,19 @@ def test_unexpected_error_keeps_its_traceback(laggard, toy, monkeypatch):
         ("bandwidth: 10, message_bytes: 5", "quadratic", []),
         ("bandwidth: 10, message_bytes: 1e6", "quadratic", ["bandwidth"]),
         ("cards: [{worker: 1, bandwidth: 10}]", "quadratic", ["bandwidth"]),
+        ("cards: [{worker: 1, bandwidth: 1 Gb/s}]", "timing", ["message_bytes"]),
+        ("server_bandwidth: 10", "quadratic", ["bandwidth"]),
+        ("links: [{sender: 0, receiver: -1, bandwidth: 10}]", "quadratic", ["bandwidth"]),
+        ("changes: {file: slow.csv}", "quadratic", ["bandwidth"]),
+        ("changes: {file: outage.csv}", "quadratic", []),
         ("latency: 100", "quadratic", ["latency"]),
     ],
 )
 def test_networks_that_are_hardly_meant_have_a_warning(network, task, told, tmp_path, capsys):
     """A bandwidth without bytes changes nothing; a number without a unit may be meant in Gb/s."""
+    for name, bandwidth in (("slow", 10), ("outage", 0)):
+        rows = f"sender,receiver,from,to,bandwidth,latency\n,,1,2,{bandwidth},\n"
+        (tmp_path / f"{name}.csv").write_text(rows, encoding="utf-8")
     path = tmp_path / "net.yaml"
     text = f"cluster: {{workers: 2, network: {{{network}}}}}\ntask: {{model: {task}}}\n"
     path.write_text(f"{text}algorithm: sync_ps\nstop: {{updates: 2}}\n", encoding="utf-8")
