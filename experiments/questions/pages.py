@@ -15,6 +15,7 @@ from laggard.experiments.questions.presentation import (
     number_text,
     paper_text,
     seeds_text,
+    speaker,
     word_text,
 )
 from laggard.experiments.questions.question import Answer, Question
@@ -85,7 +86,8 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
         if answer.paper:
-            lines.append(f"  - papers say {word_text(answer)}")
+            verb = "says" if speaker(answer) == "theory" else "say"
+            lines.append(f"  - {speaker(answer)} {verb} {word_text(answer)}")
         if answer.paper and answer.bar_of:
             lines.append(f"  - {_bar_text(answer)}")
         if answer.opponent[1]:
@@ -125,25 +127,35 @@ def _bar_text(answer: Answer) -> str:
 _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 
+PageRow = tuple[Question, Answer]
+"""A row of the first page."""
+
+
+def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
+    """The rows whose answers have one of these words."""
+    return [(question, answer) for question, answer in rows if answer.judgement.word in words]
+
+
 def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> str:
     first = [(QUESTIONS[name], own[0]) for name, own in answers.items() if own]
     every = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
     counts = dict.fromkeys(Word, 0)
     for _, answer in every:
         counts[answer.judgement.word] += 1
-    differ = [row for row in every if row[1].judgement.word is Word.DIFFERS]
-    told = [row for row in first if row[1].judgement.word in (Word.AGREES, Word.CANNOT_TELL)]
-    told.sort(key=lambda row: row[1].judgement.word)  # "agrees" comes before "cannot tell here"
-    others = [row for row in first if row[1].judgement.word in (Word.NOT_DECIDED, Word.NONE)]
+    differ = _with_word(every, Word.DIFFERS)
+    agree = _with_word(first, Word.AGREES)
+    cannot_tell = _with_word(first, Word.CANNOT_TELL)
+    untested = _with_word(first, Word.NOT_DECIDED, Word.NONE)
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
     rendered: str = page.render(
-        told=differ + told,
-        others=others,
+        tested=[*differ, *agree, *cannot_tell],
+        untested=untested,
         missing=missing,
         counts=counts,
         judged=sum(number for word, number in counts.items() if word is not Word.NONE),
+        derived=sum(speaker(answer) == "theory" for _, answer in every if answer.judgement.word),
         hero=hero,
         caption=caption,
         Word=Word,

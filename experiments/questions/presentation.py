@@ -45,6 +45,13 @@ def paper_text(answer: Answer) -> str:
     return f"“{answer.paper}”"
 
 
+def speaker(answer: Answer) -> str:
+    """Who says the sentence: papers, or theory where we have derived it."""
+    if answer.mark == "derived":
+        return "theory"
+    return "papers"
+
+
 def word_text(answer: Answer) -> str:
     """What the papers say, and the word; with the first word, where that was another."""
     text = paper_text(answer)
@@ -76,7 +83,7 @@ def lines(question: Question, answers: list[Answer]) -> Iterator[str]:
         if answer.number.median is not None and not answer.number.missing:
             yield f"      median {interval_text(answer.number.median)}"
         if answer.paper:
-            yield f"      paper: {word_text(answer)}"
+            yield f"      {speaker(answer)}: {word_text(answer)}"
         if answer.wants is not None:
             needed = seeds_needed(answer.number, answer.wants)
             if needed is not None:

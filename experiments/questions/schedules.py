@@ -296,7 +296,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
                 bar_of="ours",
                 seen=seen,
                 first_said="differs",
-                why="after the last epoch nothing is left to recover in",
+                why="a run has no time to recover from a delay in its last epoch",
                 wants=wanted(difference),
                 beside={"in the first": in_first, "in the last": in_last, **higher},
             )

@@ -198,7 +198,7 @@ def judge(
         opponent: runs lost by what the number is compared with, and how many it had.
     """
     if seen:
-        return Judgement(Word.NOT_DECIDED, "seeds seen before")
+        return Judgement(Word.NOT_DECIDED, "its runs had been looked at before")
     if 0 < number.seeds < LEAST_SEEDS:
         return Judgement(Word.CANNOT_TELL, f"{number.seeds} seeds")
     if _loses_more(number, opponent):
