@@ -285,8 +285,8 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
         for place, (name, rows) in enumerate(lines.items()):
             first.extend(_draw_target_times(axes, rows, name, place))
         axes.set(xscale="log", yscale="log", xlabel="workers")
-        name = CURVES[measure].split(" (")[0]
-        axes.set_ylabel(f"virtual time to a {name} of {limit:g} (s)")
+        goal_name = CURVES[measure].split(" (")[0]
+        axes.set_ylabel(f"virtual time to a {goal_name} of {limit:g} (s)")
         tick_values(axes.xaxis, sorted(table[WORKERS].unique()), 6.7)
         if first:
             _draw_ideal(axes, *min(first), table[WORKERS].max())

@@ -22,10 +22,11 @@ class DANA(Algorithm):
 
     v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
 
-    m is the momentum of the rule's optimiser, and lr in a read is the rate of the next step. What
-    workers read is the model after one more update by each, if its gradient were 0. With one worker
-    the gradients are those of Nesterov's momentum. With m = 0 it is `async_ps`, whose messages and
-    staleness it has for every m. The server's w is evaluated. A worker that crashes keeps its v_i.
+    w, g and each v_i are `(ensemble, params)`. m is the momentum of the rule's optimiser, and lr in
+    a read is the rate of the next step. What workers read is the model after one more update by
+    each, if its gradient were 0. With one worker the gradients are those of Nesterov's momentum.
+    With m = 0 it is `async_ps`, whose messages and staleness it has for every m. The server's w is
+    evaluated. A worker that crashes keeps its v_i.
 
     Source: Hakimi et al. (2019), arXiv 1907.11612, DANA-Zero.
     """

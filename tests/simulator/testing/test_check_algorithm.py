@@ -61,10 +61,13 @@ class Server(Algorithm):
             if gradient is not None:
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(self.step(node, weights, gradient), [gradient])
-            node.send(worker, node.weights)
+            node.send(worker, self.reply(node))
 
     def step(self, node, weights, gradient):
         return weights
+
+    def reply(self, node):
+        return node.weights
 
 
 class Waiting(Server):
@@ -158,14 +161,8 @@ class Reseeding(Server):
 class Unread(Server):
     """Workers get the result of arithmetic, of which nobody knows whose model it was."""
 
-    def server(self, node):
-        state = self.rule.init(node.weights)
-        while True:
-            worker, gradient = yield node.receive()
-            if gradient is not None:
-                weights, state = self.rule.update(node.weights, [gradient], state)
-                node.apply(weights, [gradient])
-            node.send(worker, 0.9 * node.weights)
+    def reply(self, node):
+        return 0.9 * node.weights
 
 
 class Remembering(Server):
