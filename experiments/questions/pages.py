@@ -1,4 +1,4 @@
-"""The pages of evidence: the first screen, and the generated block of each question's card."""
+"""The pages of evidence: the first screen, and the generated blocks of questions' and papers' cards."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,14 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE
-from laggard.experiments.questions.pictures import describe_rates, has_picture, question_picture
+from laggard.experiments.questions.numbers import reporting
+from laggard.experiments.questions.papers import PAPERS, Paper
+from laggard.experiments.questions.pictures import (
+    describe_rates,
+    has_picture,
+    measure_picture,
+    question_picture,
+)
 from laggard.experiments.questions.presentation import (
     interval_text,
     number_text,
@@ -21,9 +28,11 @@ from laggard.experiments.questions.presentation import (
 from laggard.experiments.questions.question import Answer, Question
 from laggard.experiments.questions.store import read_numbers
 from laggard.experiments.questions.words import Word, seeds_needed
+from laggard.experiments.references import works
 from laggard.experiments.results.files import whole_file
 
 CARDS = Path("docs") / "questions"
+PAPER_CARDS = Path("docs") / "papers"
 BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
 FIRST = "first.md.jinja"
 
@@ -41,6 +50,11 @@ def write_pages(first: Path, folder: Path) -> list[Path]:
         if not table.empty and has_picture(question, table):
             question_picture(question, table, folder / f"{name}.png")
             written.append(folder / f"{name}.png")
+    for paper in PAPERS:
+        points, _ = reporting(paper.points(read_numbers(paper.question, folder)))
+        path = folder / f"{paper.key}.png"
+        measure_picture(points, paper.drawing, paper.caption, paper.reported, path)
+        written.append(path)
     for path, text in page_texts(first, folder).items():
         with whole_file(path) as part:
             part.write_text(text, encoding="utf-8")
@@ -64,6 +78,12 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
             picture = _seen_from(folder / f"{name}.png", first.parent)
             block = f"![{question.asks}](../../{picture})\n\n{block}"
         card = first.parent / CARDS / f"{name}.md"
+        texts[card] = with_numbers(card.read_text(encoding="utf-8"), block)
+    rows = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
+    for paper in PAPERS:
+        picture = _seen_from(folder / f"{paper.key}.png", first.parent)
+        block = f"![{paper.caption}](../../{picture})\n\n{paper_block(paper, rows)}"
+        card = first.parent / PAPER_CARDS / f"{paper.key}.md"
         texts[card] = with_numbers(card.read_text(encoding="utf-8"), block)
     hero = _seen_from(folder / f"{RATE.name}.png", first.parent)
     caption = describe_rates(read_numbers(RATE.name, folder))
@@ -101,6 +121,21 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
     return "\n".join(lines)
 
 
+def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
+    """A table of the sentences of a paper, beside our numbers and the word."""
+    lines = ["| the paper says | here | the same? |", "| --- | --- | --- |"]
+    for question, answer in rows:
+        if answer.source != paper.key:
+            continue
+        here = f"[{answer.says}](../questions/{question.name}.md)"
+        parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
+        number = ", ".join(filter(None, parts))
+        said = f"{paper_text(answer)} [{answer.mark}]"
+        judgement = str(answer.judgement) or "–"
+        lines.append(f"| {said} | {here}: {number} | {judgement} |")
+    return "\n".join(lines)
+
+
 def with_numbers(text: str, block: str) -> str:
     """A card with `block` between its two marks.
 
@@ -129,6 +164,16 @@ _OWNERS = {"paper": "the paper's", "theory": "of theory", "ours": "ours"}
 
 PageRow = tuple[Question, Answer]
 """A row of the first page."""
+
+
+def _named(paper: Paper) -> str:
+    """`Lian et al. 2018`."""
+    fields = works()[paper.key].fields
+    authors = [author.split(",")[0] for author in fields["author"].split(" and ")]
+    named = authors[0] if len(authors) == 1 else f"{authors[0]} et al."
+    if len(authors) == 2:
+        named = " and ".join(authors)
+    return f"{named} {fields['year']}"
 
 
 def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
@@ -160,6 +205,8 @@ def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> st
         caption=caption,
         Word=Word,
         cards=CARDS.as_posix(),
+        papers={_named(paper): (PAPER_CARDS / f"{paper.key}.md").as_posix() for paper in PAPERS},
+        read=sum(answer.mark == "read" for _, answer in every if answer.judgement.word),
         number_text=number_text,
         paper_text=paper_text,
     )

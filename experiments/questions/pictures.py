@@ -1,6 +1,7 @@
 """The figures of the pages: accuracy over rate and delay, epochs and speed-up, and a question's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,24 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import NullLocator
 
 from laggard.experiments.figures.grids import draw_cells, draw_steps
 from laggard.experiments.figures.lines import label_text
 from laggard.experiments.figures.style import (
     COUNT,
     DASHES,
+    GREY,
     LIGHT,
     MARKERS,
     PALETTE,
     PERCENT,
     File,
     legend,
+    logarithmic,
     name_ticks,
     span,
     styled_figure,
+    tick_values,
 )
 from laggard.experiments.questions.delay import (
     EPOCHS_TO,
@@ -49,7 +52,8 @@ FITTED_FROM = 8
 BEST = "best rate of the delay"
 USUAL = 10**-2.5
 MOMENTUM = 0.9
-MOST_TICKS = 8
+WIDTH = 8.0  # inches of a figure
+MOST_TICKS = 10
 """Settings of an axis that each have a tick."""
 LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 
@@ -232,15 +236,33 @@ def question_picture(question: Question, table: pd.DataFrame, path: File = None)
     if drawing is None:
         raise ValueError(f"{question.name} has no figure")
     rows = _shown_rows(drawing, table)
+    return measure_picture(rows, drawing, f"{question.asks} {question.setting}.", path=path)
+
+
+def measure_picture(
+    rows: pd.DataFrame,
+    drawing: Picture,
+    caption: str,
+    reported: Mapping[str, Mapping[float, float]] = MappingProxyType({}),
+    path: File = None,
+) -> Figure:
+    """Means over seeds with their intervals.
+
+    Args:
+        rows: those that are shown, of one measure.
+        caption: what stands below, before the notes on seeds and lost runs.
+        reported: values of others by the name of their line and by the place on the axis; in grey.
+    """
     rows = rows.assign(value=rows["value"].mask(rows["lost"]))
     panels: Sequence[Any] = [None]
     if drawing.panels:
         panels = list(dict.fromkeys(rows[drawing.panels]))
-    with styled_figure(8, 3.4, path) as figure:
+    with styled_figure(WIDTH, 3.4, path) as figure:
         parts = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, panel in zip(parts, panels, strict=True):
             own = rows if panel is None else select(rows, **{drawing.panels: panel})
-            _draw_measure(axes, own, drawing)
+            _draw_reported(axes, reported)
+            _draw_measure(axes, own, drawing, WIDTH / len(panels))
             if panel is not None:
                 axes.set_title(NAMES.get(str(panel), label_text(panel)), fontsize="small")
             axes.set_xlabel(drawing.xlabel or drawing.x)
@@ -248,19 +270,41 @@ def question_picture(question: Question, table: pd.DataFrame, path: File = None)
         seeds = rows.groupby([drawing.x])["seed"].nunique()
         lost = int(rows["lost"].sum())
         note = f"Means with 95 % intervals, n = {span(seeds)} seeds"
+        if seeds.max() == 1:
+            note = "Exact: times are constant"
         if lost:
             note += f"; {lost} of {len(rows)} runs were lost and are left out"
-        legend(figure, parts, [f"{question.asks} {question.setting}. {note}"])
+        legend(figure, parts, [f"{caption} {note}"])
     return figure
 
 
-def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture) -> None:
+def _draw_reported(axes: Axes, reported: Mapping[str, Mapping[float, float]]) -> None:
+    """Values of others, in grey and behind ours."""
+    for number, (name, values) in enumerate(reported.items()):
+        axes.plot(
+            list(values),
+            list(values.values()),
+            color=GREY,
+            linestyle=DASHES[number % len(DASHES)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=8,
+            fillstyle="none",
+            linewidth=1.0,
+            zorder=1,
+            label=name,
+        )
+
+
+def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: float) -> None:
+    """The lines of one panel, which is so many inches wide."""
     lines: Sequence[Any] = [None]
     if drawing.lines:
         lines = list(dict.fromkeys(rows[drawing.lines]))
     settings = list(dict.fromkeys(rows[drawing.x]))
     named = not pd.api.types.is_numeric_dtype(rows[drawing.x])
-    if not named:
+    if named:
+        settings.sort(key=lambda name: drawing.order.index(name) if drawing.order else 0)
+    else:
         settings.sort()
     for number, line in enumerate(lines):
         own = rows if line is None else select(rows, **{drawing.lines: line})
@@ -276,13 +320,14 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture) -> None:
         slant = {"rotation": 30, "ha": "right"} if longest > LONG_NAME else {}
         name_ticks(axes.xaxis, range(len(settings)), settings, **slant)
         axes.set_xlim(-0.5, len(settings) - 0.5)
-    if drawing.log_x:
+    elif drawing.log_x:
         axes.set_xscale("log")
-    if not named and len(settings) <= MOST_TICKS:
+        if len(settings) <= MOST_TICKS:
+            tick_values(axes.xaxis, settings, inches)
+    elif len(settings) <= MOST_TICKS:
         axes.set_xticks(settings, [label_text(setting) for setting in settings])
-        axes.xaxis.set_minor_locator(NullLocator())
     if drawing.log_y:
-        axes.set_yscale("log")
+        logarithmic(axes)
     if drawing.measure.startswith("accuracy"):
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0.0), min(high, 1.005))

@@ -41,6 +41,7 @@ class Answer:
         number: what it rests on.
         unit: what stands behind the number, as "points" or "times".
         paper: what papers say, in a few words; empty where they say nothing.
+        source: the key of the paper that says so; `notes` where no paper is known for it.
         mark: how that is known: read in the source, from notes on it, recalled (never with a bar),
             or derived from theory.
         at_least, at_most: the bar that the paper's sentence sets.
@@ -58,6 +59,7 @@ class Answer:
     number: SeedEstimate
     unit: str = ""
     paper: str = ""
+    source: str = ""
     mark: Mark = ""
     at_least: float = -np.inf
     at_most: float = np.inf
@@ -89,6 +91,7 @@ class Picture:
         lines: the setting that has a line for each value; empty for one line.
         panels: the setting that has a panel for each value; empty for one panel.
         where: settings that are held.
+        order: the settings on the axis from left to right, where they are names.
     """
 
     measure: str
@@ -100,6 +103,7 @@ class Picture:
     log_x: bool = False
     log_y: bool = False
     where: Mapping[str, object] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
