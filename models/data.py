@@ -27,6 +27,8 @@ LabelKind = Literal["classes", "numbers", "sets"]
 """What the labels of a data set are: one class a sample, one number a sample, or a set of classes,
 as a row of 0 and 1.
 """
+HOLD_OUT_SEED = 0
+"""Of the samples that are held out: the same in every run, so that settings are compared on them."""
 LABEL_DIMENSIONS: dict[LabelKind, int] = {"classes": 1, "numbers": 1, "sets": 2}
 """The dimensions of an array of labels, the first of which is that of the samples."""
 
@@ -150,6 +152,34 @@ class Dataset:
             return ()
         return tuple(self.train_y.shape[1:])
 
+    def hold_out(self, share: float) -> "Dataset":
+        """The set with a random part of its training samples in place of its test samples.
+
+        The test samples are left for the runs that report. The part is the same in every run.
+
+        Args:
+            share: of the training samples, from 0 to 1; `count_held_out` are taken.
+
+        Raises:
+            ValueError: the part, or the rest, would be empty.
+        """
+        import torch
+
+        held = count_held_out(len(self.train_x), share)
+        order = np.random.default_rng(HOLD_OUT_SEED).permutation(len(self.train_x))
+        part = torch.as_tensor(np.sort(order[:held]))
+        rest = np.sort(order[held:])
+        writers = None if self.writers is None else self.writers[rest]
+        kept = torch.as_tensor(rest)
+        return replace(
+            self,
+            train_x=self.train_x[kept],
+            train_y=self.train_y[kept],
+            test_x=self.train_x[part],
+            test_y=self.train_y[part],
+            writers=writers,
+        )
+
     def to(self, device: "torch.device | str", dtype: "torch.dtype") -> "Dataset":
         """The same set with its inputs as `dtype`, on `device`."""
         return replace(
@@ -159,6 +189,19 @@ class Dataset:
             test_x=self.test_x.to(device, dtype),
             test_y=self.test_y.to(device),
         )
+
+
+def count_held_out(samples: int, share: float) -> int:
+    """How many of the training samples `hold_out` takes: the next whole number to share x samples.
+
+    Raises:
+        ValueError: none, or all of them.
+    """
+    held = round(share * samples)
+    if not 0 < held < samples:
+        expected = f"expected a share that leaves samples on both sides of {samples}"
+        raise ValueError(f"validation = {share:g}: {expected}")
+    return held
 
 
 def _check_inputs(inputs: "Sequence[Tensor]") -> None:

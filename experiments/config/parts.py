@@ -318,12 +318,16 @@ class TunePart(Part):
             Of equal settings the first is chosen. Default: accuracy if measured, else loss.
         targets: test accuracies (0 to 1), or where none is measured test losses, each of which
             chooses a setting of its own. Default: `evaluate.target_accuracy`.
+        validation: the share (0 to 1) of the training samples that is held out in the runs that
+            choose, which are measured on it: the test set then takes no part in the choice. Default:
+            they are measured as those that report.
     """
 
     over: str | list[str]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     by: Literal["accuracy", "loss", "time", "updates"] | None = None
     targets: Annotated[list[Finite], Field(min_length=1)] | None = None
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     @property
     def keys(self) -> list[str]:

@@ -33,7 +33,7 @@ from laggard.models import (
     Tridiagonal,
     libsvm,
 )
-from laggard.models.data import LabelKind
+from laggard.models.data import LabelKind, count_held_out
 from laggard.models.generated import ALPHABET, check_sizes
 from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.layers import Description, check_labels
@@ -305,6 +305,11 @@ def sizes_of(dataset: Any) -> Sizes | None:
     return SIZES.get(dataset.name)
 
 
+def epoch_samples(task: TaskPart) -> int | None:
+    """The samples of an epoch, if they are known before a run."""
+    return getattr(task, "training_samples", None) or getattr(task, "epoch", None)
+
+
 @lru_cache(maxsize=32)
 def _read_sizes(dataset: Part) -> Sizes:
     """The sizes of files. Two parts are equal only where the hashes of their files are."""
@@ -382,6 +387,9 @@ class SupervisedPart(LearntPart):
         dataset: what it learns from.
         batch: samples in a mini-batch.
         partition: how the training set is divided among the workers.
+        validation: the share (0 to 1) of the training samples, drawn once for all runs, from which
+            nobody learns. Evaluations are of these samples then and not of the test set, so that
+            settings can be chosen without it; tables still name the columns after the test.
         loss: what is minimised, and what evaluations measure; by default `mean_squared` where
             labels are numbers, and `binary` where they are sets.
         augment: random crops and reflections of training images.
@@ -391,6 +399,7 @@ class SupervisedPart(LearntPart):
     dataset: Annotated[Any, DATASET] = Field("mnist", validate_default=True)
     batch: Count = 32
     partition: Annotated[Any, PARTITION] = Field("iid", validate_default=True)
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     loss: Annotated[Any, LOSS] = Field("cross_entropy", validate_default=True)
     augment: AugmentPart = Field({}, validate_default=True)
     dtype: DType = "float32"
@@ -418,10 +427,10 @@ class SupervisedPart(LearntPart):
         if name == "from_file":
             owners, _ = self.partition.build(workers).rows
             return len(set(np.bincount(owners))) > 1
-        sizes = sizes_of(self.dataset)
-        if sizes is None or name not in EVEN_PARTITIONS:
+        samples = self.training_samples
+        if samples is None or name not in EVEN_PARTITIONS:
             return True
-        return sizes.samples % (workers * getattr(self.partition, "pieces", 1)) != 0
+        return samples % (workers * getattr(self.partition, "pieces", 1)) != 0
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":
@@ -433,6 +442,9 @@ class SupervisedPart(LearntPart):
             raise error_at("task", error) from None
         if sizes is None:
             return
+        if self.validation and self.partition.name == "from_file":
+            problem = "expected another partition, since a table has all training samples"
+            raise ConfigError("task.validation", f"{problem}, got {self.validation:g}")
         data, network = sizes
         if backend.startswith("unfold") and not network.unfolds:
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers"
@@ -469,6 +481,21 @@ class SupervisedPart(LearntPart):
             module = self.build().build(data.shape, outputs)
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
 
+    @property
+    def training_samples(self) -> int | None:
+        """The number of samples that workers learn from, if it is known before a run."""
+        data = self._data_sizes
+        return None if data is None else data.samples
+
+    @property
+    def _data_sizes(self) -> Sizes | None:
+        """The sizes of the data set without what is held out, if they are known before a run."""
+        data = sizes_of(self.dataset)
+        if data is None or not self.validation:
+            return data
+        held = count_held_out(data.samples, self.validation)
+        return data._replace(samples=data.samples - held)
+
     @cached_property
     def sizes(self) -> tuple[Sizes, Description] | None:
         """The sizes of the data set and the network, if they are known before a run.
@@ -477,7 +504,7 @@ class SupervisedPart(LearntPart):
             ValueError: the network cannot take the data set's inputs, or its outputs do not fit
                 the labels.
         """
-        data = sizes_of(self.dataset)
+        data = self._data_sizes
         if data is None:
             return None
         network = self.build()
@@ -503,7 +530,7 @@ class SupervisedPart(LearntPart):
 
         return Supervised(
             self.build().build,
-            _dataset(self.dataset, hash_of_files(self.dataset.name)),
+            _dataset(self.dataset, hash_of_files(self.dataset.name), self.validation),
             self.batch,
             partition=self.partition.build(workers),
             workers=workers,
@@ -565,12 +592,13 @@ def _describe_plugin(network: Network, shape: tuple[int, ...], classes: int) -> 
 
 
 @lru_cache(maxsize=2)
-def _dataset(dataset: Part, files: str | None) -> Dataset:
+def _dataset(dataset: Part, files: str | None, validation: float) -> Dataset:
     """The data set; the runs of a sweep share it, until its files change.
 
     Args:
         dataset: its part of the config.
         files: the hash of its files, if the config does not name them.
+        validation: the share of the training samples that is held out.
 
     Raises:
         ConfigError: a setting is invalid.
@@ -581,6 +609,8 @@ def _dataset(dataset: Part, files: str | None) -> Dataset:
         raise
     except ValueError as error:
         raise error_at("task.dataset", error) from None
+    if validation:
+        return data.hold_out(validation)
     return data
 
 

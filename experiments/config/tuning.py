@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.parts import TunePart
@@ -64,7 +65,14 @@ def tuning_config(config: Config) -> Config:
             sweep["seed" if axis == "seeds" else axis] = seeds
         else:
             sweep[name] = values
-    document = {**config.explicit(), "name": f"{config.name[:70]}-tuning", "sweep": sweep}
+    document: Mapping[str, Any] = {
+        **config.explicit(),
+        "name": f"{config.name[:70]}-tuning",
+        "sweep": sweep,
+    }
+    share = tune_of(config).validation
+    if share is not None:
+        document = put(document, "task.validation", share)
     return fill_swept_keys(document)
 
 

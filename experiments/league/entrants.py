@@ -19,7 +19,7 @@ from laggard.experiments.config.errors import ConfigError, error_line, unknown_n
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.installed import installed_plugins
 from laggard.experiments.config.search import is_rule_number
-from laggard.experiments.config.task import sizes_of
+from laggard.experiments.config.task import epoch_samples
 from laggard.experiments.league.setting import LeagueSetting
 from laggard.simulator import ALGORITHMS, Algorithm, Deadlock, Outcome, Stop, Timing, simulate
 
@@ -246,8 +246,7 @@ def clock(config: Config, stop: Stop) -> Outcome:
         ConfigError: no event is left in the simulation.
     """
     task = config.task
-    sizes = sizes_of(task.dataset) if hasattr(task, "dataset") else None
-    epoch = sizes.samples if sizes else getattr(task, "epoch", 60_000)
+    epoch = epoch_samples(task) or 60_000
     timing = Timing(getattr(task, "batch", 1), epoch, network=task.layers())
     algorithm = config.algorithm.build(config.cluster.workers)
     try:

@@ -17,6 +17,7 @@ from laggard.experiments.league.entrants import (
     Entrant,
     clock,
     find_entrants,
+    with_settings,
 )
 from laggard.experiments.league.scores import rank_entrants
 from laggard.experiments.league.setting import LeagueSetting
@@ -173,7 +174,7 @@ def play(
                 raise
             refused[entrant.name] = str(error).partition("\n")[0]
     playing = {entrant.name: entrant for entrant in entrants if entrant.name in choices}
-    measure, target = _target(choices[ALL_REDUCE].measured)
+    measure, target = _target(target_runs(opponent, choices[ALL_REDUCE], end.time, simulate))
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
     slow_worker = _find_slow_worker(opponent.config)
     conditions = _cluster_conditions(setting, slow_worker)
@@ -227,6 +228,22 @@ def _cluster_conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, D
     slower = {"worker": slow_worker, "factor": SLOW_FACTOR}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), slower]
     return {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
+
+
+def target_runs(opponent: Entrant, choice: Chosen, limit: float, simulate: Simulate) -> Results:
+    """The overlapped all-reduce at its own choice up to the time limit, on the choosing seeds.
+
+    It learns from the whole training set and is measured on the test set, as all that report.
+    """
+    document = {
+        **with_settings(opponent.config.explicit(), choice.settings),
+        "name": "target",
+        "stop": {"time": limit},
+        "evaluate": {"every_seconds": limit},
+        "sweep": {"learning.seed": list(CHOOSING_SEEDS)},
+    }
+    config = fill_swept_keys(document)
+    return simulate(config, runs(config))
 
 
 def _target(measured: Results) -> tuple[str, float]:

@@ -2,7 +2,9 @@
 
 Trials are a random search with successive halving: of n settings a third goes on from the time
 limit / 9 to the limit / 3, and a third of these to the limit. So settings of one method are
-compared at equal virtual time. All settings and choosing seeds of a timeline are one ensemble.
+compared at equal virtual time. All settings and choosing seeds of a timeline are one ensemble. A
+fifth of a training set is held out in the trials: settings are ranked by the loss on that part, so
+that neither the test set nor a seed that reports takes part in a choice.
 
 No method computes more gradients in all of its trials than the budget. It tries as many settings
 as that pays for on three seeds, or, where these would be fewer than nine, on one seed.
@@ -17,7 +19,6 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.search import numbered_draws
 from laggard.experiments.league.entrants import DottedKeys, Entrant, clock, with_settings
-from laggard.experiments.results.results import Results
 from laggard.experiments.running.halving import Rung, halve
 from laggard.experiments.running.tuning import Simulate
 from laggard.simulator import Stop
@@ -27,6 +28,8 @@ CHOOSING_SEEDS = (0, 1, 2)
 FEWEST_SETTINGS = 9
 """Settings below which one choosing seed has to do."""
 FACTOR, RUNGS = 3, 3
+HELD_OUT = 0.2
+"""The share of a training set that is held out in the trials, if the task says no other."""
 
 
 class TrialPlan(NamedTuple):
@@ -51,13 +54,11 @@ class Chosen:
         plan: the trials.
         settings: the dotted keys that they chose, with their values.
         gradients: that they computed.
-        measured: the members at the chosen settings, at the time limit.
     """
 
     plan: TrialPlan
     settings: DottedKeys
     gradients: int
-    measured: Results
 
 
 class BudgetError(ConfigError):
@@ -144,8 +145,7 @@ def run_trials(entrant: Entrant, plan: TrialPlan, limit: float, simulate: Simula
         problem = f"expected at most {plan.gradients:,} gradients in its trials, got {gradients:,}"
         raise ConfigError("", f"{entrant.name}: {problem}")
     draws = numbered_draws(config.sweep["search"], "sweep.search")
-    settings = draws[last.best[0]]
-    return Chosen(plan, settings, gradients, last.results.where(**settings))
+    return Chosen(plan, draws[last.best[0]], gradients)
 
 
 def trials_config(entrant: Entrant, plan: TrialPlan, limit: float) -> Config:
@@ -159,6 +159,8 @@ def trials_config(entrant: Entrant, plan: TrialPlan, limit: float) -> Config:
         "evaluate": {"every_seconds": limit},
         "sweep": {"search": search, "learning.seed": list(plan.seeds)},
     }
+    if hasattr(entrant.config.task, "validation") and not entrant.config.task.validation:
+        document["task"] = {**document.get("task", {}), "validation": HELD_OUT}
     return fill_swept_keys(document)
 
 

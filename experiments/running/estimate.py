@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.task import sizes_of
+from laggard.experiments.config.task import epoch_samples
 from laggard.experiments.results.result import find_run
 from laggard.experiments.running.jobs import check
 from laggard.simulator import Evaluate, RunProgress, Stop, simulate
@@ -66,10 +66,7 @@ def rough_gradients(spec: RunSpec) -> float:
     config = spec.config
     stop, task = config.stop, config.task
     batch = getattr(task, "batch", 32)
-    epoch = getattr(task, "epoch", 60_000)
-    sizes = sizes_of(task.dataset) if hasattr(task, "dataset") else None
-    if sizes:
-        epoch = sizes.samples
+    epoch = epoch_samples(task) or 60_000
     counts = [stop.updates, stop.gradients]
     if stop.epochs:
         counts.append(stop.epochs * epoch / batch)

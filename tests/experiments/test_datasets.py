@@ -13,6 +13,7 @@ import pytest
 from laggard import ConfigError, load, run
 from laggard.experiments.cli import main
 from laggard.experiments.config import task
+from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import run_spec
 from laggard.experiments.theory.stability import chance
@@ -94,6 +95,21 @@ def test_sizes_known_before_a_run_are_right(name, data, monkeypatch):
     assert known[:4] == (there.shape, there.classes, len(there.train_y), there.labels)
     if there.writers is not None:
         assert known.writers == len(set(there.writers.tolist()))
+
+
+def test_samples_without_held_out_ones_are_known():
+    """An epoch is the training set that is left."""
+    config = parse({"task": {"model": "logistic", "dataset": "digits", "validation": 0.2}})
+    assert config.task.training_samples == 1200
+    built = config.task.task(workers=4, seed=0, device="cpu", backend="auto", threads=1)
+    assert built.epoch == 1200
+
+
+def test_table_of_shards_refuses_held_out_samples(tmp_path, mistake):
+    (tmp_path / "shards.csv").write_text("worker,sample\n0,0\n1,1\n", encoding="utf-8")
+    part = "dataset: digits, validation: 0.5, partition: {file: shards.csv}"
+    path = config(tmp_path, part)
+    assert "task.validation: expected another partition" in mistake("validate", path)
 
 
 @pytest.mark.parametrize("release", ["CIFAR10", "CIFAR100"])

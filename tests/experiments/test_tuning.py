@@ -53,6 +53,23 @@ def test_each_setting_reports_at_its_own_best(study, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("manifest.json")} == before
 
 
+def test_runs_that_choose_may_hold_out_samples(study):
+    """Those that report learn from all of them, and are measured on the test set."""
+    text = QUADRATIC.replace("quadratic, curvature: 1.0", "logistic, dataset: digits")
+    text = text.replace("by: loss", "by: loss, validation: 0.25")
+    config = load(study(text))
+    assert tuning_config(config).task.validation == 0.25
+    chosen = [{"algorithm.delay": 0, "learning.lr": 0.25}]
+    (run,) = reporting_runs(config, chosen)[:1]
+    assert run.spec.config.task.validation == 0
+    plain = load(study(text.replace(", validation: 0.25", "")))
+    (same,) = reporting_runs(plain, chosen)[:1]
+    assert run.spec.digest == same.spec.digest
+    without = QUADRATIC.replace("by: loss", "by: loss, validation: 0.25")
+    with pytest.raises(ConfigError, match=r"task\.validation"):
+        tuning_config(load(study(without)))
+
+
 def test_variants_without_the_chosen_value_are_left_out(study):
     """Two variants with rates of their own: each choice runs its own variant alone."""
     text = QUADRATIC.replace(

@@ -1,6 +1,7 @@
 """Datasets are scaled, split once and for all, and missing in one line."""
 
 import os
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from laggard.models import (
     DATASETS,
     DataMissingError,
+    Dataset,
     cifar,
     digits,
     fashion_mnist,
@@ -57,6 +59,29 @@ def test_digits_have_shape_of_mnist_and_fixed_split():
     # channels last, which convolutions are faster on
     assert one.train_x[:3].stride() == (784, 1, 28, 1)
     assert torch.bincount(one.test_y, minlength=10).min() > 15
+
+
+def test_held_out_samples_are_a_part_of_the_training_set():
+    """Each training sample is on one side; the test set on none; the part is always the same."""
+    marks = torch.arange(50.0)[:, None]
+    data = Dataset.from_arrays(marks, np.arange(50) % 10, -marks - 1, np.zeros(50))
+    data = replace(data, writers=np.arange(50))
+    divided = data.hold_out(0.3)
+    assert (len(divided.train_y), len(divided.test_y)) == (35, 15)
+    both = torch.cat([divided.train_x, divided.test_x]).flatten()
+    assert sorted(both.tolist()) == list(range(50))
+    assert torch.equal(divided.train_y, divided.train_x.flatten().long() % 10)
+    assert torch.equal(divided.test_y, divided.test_x.flatten().long() % 10)
+    assert divided.writers.tolist() == divided.train_x.flatten().tolist()
+    assert torch.equal(divided.test_x, data.hold_out(0.3).test_x)
+    # a random part, not the end of what may be sorted
+    assert divided.test_x.max() - divided.test_x.min() > 20
+
+
+@pytest.mark.parametrize("share", [0.001, 0.999])
+def test_both_sides_of_a_held_out_part_have_samples(share):
+    with pytest.raises(ValueError, match="expected a share that leaves samples"):
+        synthetic(samples=50).hold_out(share)
 
 
 @pytest.fixture

@@ -17,10 +17,17 @@ from laggard.experiments.league.entrants import (
     find_entrants,
     names_of_methods,
 )
-from laggard.experiments.league.play import AS_GIVEN, SLOW, _find_slow_worker, play
+from laggard.experiments.league.play import AS_GIVEN, SLOW, _find_slow_worker, play, target_runs
 from laggard.experiments.league.scores import paired_differences, rank_entrants
 from laggard.experiments.league.setting import read_setting
-from laggard.experiments.league.trials import BudgetError, plan_trials
+from laggard.experiments.league.trials import (
+    HELD_OUT,
+    BudgetError,
+    Chosen,
+    TrialPlan,
+    plan_trials,
+    trials_config,
+)
 from laggard.experiments.league.words import record, sentence, table
 from laggard.experiments.results.results import load_results
 from laggard.experiments.results.statistics import median_interval
@@ -223,6 +230,22 @@ def test_order_of_entrants_changes_nothing(smoke, monkeypatch):
     again = play(setting, names, partial(simulated, folder / "league"), BUDGET, SEEDS)
     assert record(again) == record(league)
     assert stamps(folder) == before
+
+
+def test_choices_never_see_the_test_set(files):
+    """Trials hold out samples; the target and the reports have the whole training set."""
+    task = "task: {model: logistic, dataset: digits}\nstop: {updates: 3}\n"
+    setting = read_setting(*files(task=task))
+    (entrant, *_), _ = find_entrants(setting, ["async_ps"], 0)
+    plan = TrialPlan(2, (0, 1, 2), 1000)
+    assert trials_config(entrant, plan, 1.0).task.validation == HELD_OUT
+    parts = []
+
+    def simulate(config, planned):
+        parts.append(config.task.validation)
+
+    target_runs(entrant, Chosen(plan, {"learning.lr": 0.1}, 0), 1.0, simulate)
+    assert parts == [0]
 
 
 def test_seeds_that_choose_never_report(smoke):
