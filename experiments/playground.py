@@ -280,6 +280,16 @@ class Playground:
     def _show_config(self, change: Any) -> None:
         self.config.layout.display = "flex" if change["new"] else "none"
 
+    def __repr__(self) -> str:
+        """The numbers, where there is no notebook."""
+        lines = [f"{self.knobs.method}, {self.knobs.workers} workers: a notebook shows the sliders"]
+        for name, value, theory in facts_of(self.result):
+            line = f"  {name}: {value}"
+            if theory:
+                line += f" (theory: {theory})"
+            lines.append(line)
+        return "\n".join(lines)
+
     def _ipython_display_(self) -> None:
         display = import_optional("IPython.display", "notebook")
         display.display(self.widget)

@@ -160,14 +160,20 @@ def list_arguments(parser: ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="NAME",
-        help="a table (methods, laws, ...), one of its entries, or a section of configs "
-        "(network, stop, ...)",
+        help="a table (methods, laws, ...), one of its entries, a section of configs (network, "
+        "stop, ...), or example:NAME for the text of an example",
     )
 
 
 def list_entries(args: Namespace) -> int:
+    from laggard.experiments.config.document import EXAMPLE, find_config
     from laggard.experiments.config.listing import describe_entries, wrap
 
+    if args.words and args.words[0].startswith(EXAMPLE):
+        # as it stands in the file, which then can be saved and changed
+        for word in args.words:
+            print(find_config(word).read_text(encoding="utf-8"), end="")
+        return DONE
     width = FILE_WIDTH
     if sys.stdout.isatty():
         width = get_terminal_size().columns

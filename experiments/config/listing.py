@@ -133,7 +133,7 @@ def find_entries(name: str, sections: Iterable[str]) -> list[tuple[str, type[Par
 
 
 def _example_lines() -> Iterator[str]:
-    yield "examples (laggard run example:NAME, or base: example:NAME)"
+    yield "examples (laggard list example:NAME prints one, laggard run example:NAME runs it)"
     for name, file in examples().items():
         yield f"  {name}: {question(file)}"
 

@@ -437,6 +437,15 @@ def test_list_of_a_mapping_explains_each_key(laggard, name, place):
     assert listed == keys - {"peers", "model", "momentum"}  # of one topology, task or optimiser
 
 
+def test_list_prints_the_text_of_an_example(laggard, tmp_path):
+    code, out, _ = laggard("list", "example:quickstart")
+    assert code == 0
+    assert out == (ROOT / "configs/quickstart.yaml").read_text(encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(out, encoding="utf-8")
+    assert laggard("validate", str(tmp_path / "own.yaml"))[0] == 0
+    assert laggard("list", "example:quickstar")[0] == 2
+
+
 def test_list_of_a_section_or_an_entry(laggard):
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0

@@ -84,6 +84,12 @@ def test_button_shows_and_hides_the_config():
     assert playground.config.layout.display == "none"
 
 
+def test_script_prints_the_numbers():
+    shown = repr(explore("sync_ps", workers=4)).splitlines()
+    assert shown[0].startswith("sync_ps, 4 workers")
+    assert shown[2] == "  mean staleness (updates): 0.00 (theory: 0.00)"
+
+
 def test_unknown_method_is_refused():
     with pytest.raises(ConfigError, match="did you mean"):
         explore("asynch_ps")
