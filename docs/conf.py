@@ -12,6 +12,7 @@ import laggard
 sys.path.insert(0, str(Path(__file__).parent))
 import method_pages
 import reference
+import tutorials
 
 project = "laggard"
 author = project_copyright = "the laggard developers"
@@ -58,3 +59,4 @@ def fill_page(app: Any, name: str, source: list[str]) -> None:
         source[0] = method_pages.link_names(source[0])
     if name == root_doc:
         source[0] = source[0].replace("<!-- methods -->", method_pages.trees())
+        source[0] = source[0].replace("<!-- tutorials -->", tutorials.gallery())
