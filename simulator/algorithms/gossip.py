@@ -36,7 +36,7 @@ class DPSGD(Averaging, Elastic):
     (2012), arXiv 1111.0034.
 
     Attributes:
-        order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
+        order: combine_then_adapt, as in Lian et al., or adapt_then_combine.
     """
 
     one_model: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class ADPSGD(Algorithm):
         return {rank: [self.worker, self.answer] for rank in range(workers)}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

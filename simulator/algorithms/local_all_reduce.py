@@ -99,12 +99,12 @@ class DiLoCoAllReduce(OuterOptimizer, LocalAllReduce):
     """DiLoCo by all-reduce: the average of the models is used as a gradient by an outer optimiser.
 
     d = w - sum_i (n_i / n) x_i after H steps of each node, then at every node w <- outer step along
-    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). Else as
-    `local_all_reduce`, which it is with SGD, outer_lr 1 and no momentum; and `diloco` without a
-    server.
+    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). All else is as in
+    `local_all_reduce`, to which SGD with outer_lr 1 and no momentum reduces it. It is `diloco`
+    without a server.
 
     Attributes:
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
 
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1.

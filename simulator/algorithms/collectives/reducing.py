@@ -1,6 +1,4 @@
-"""What the methods share whose nodes sum their gradients by a collective: its settings, its links,
-and the update.
-"""
+"""Methods whose nodes sum their gradients by a collective: settings, links and the update."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ class Reducing(Elastic):
             raise InvalidSettingError(type(self).__name__, "servers", expected, self.servers)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """To the collective's partners of each rank."""
+        """The pairs of each rank and its partners in the collective."""
         if self.collective == HIERARCHICAL:
             return super().links(workers)
         partners = self.collective_of(1).partners

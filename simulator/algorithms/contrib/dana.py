@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DANA(Algorithm):
-    """DANA-Zero: a momentum for each worker, which reads where its gradient will be applied.
+    """DANA-Zero: a momentum per worker; each reads a forecast of the model at its gradient's
+    update.
 
     v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
 

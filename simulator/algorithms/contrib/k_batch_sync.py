@@ -35,10 +35,9 @@ class PresentWeights(Algorithm):
     outstanding: PositiveInt = field(default=1, kw_only=True)
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse a server that takes in gradients more slowly than workers, which never wait, make
-        them.
+        """Refuse a server that takes in gradients more slowly than workers make them.
 
-        What it takes in would be older and older, and all of it dropped.
+        Workers never wait: gradients would reach it later and later, and all would be dropped.
         """
         factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers

@@ -75,7 +75,7 @@ class PriorityAllReduce(Reducing, Sliced):
         return roles | {rank: [*both, self.coordinate] for rank in coordinators}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """Also between the first node and all others."""
+        """The pairs of the collective, and of the first node and all others, both ways."""
         yield from super().links(workers)
         yield from (pair for rank in range(1, workers) for pair in ((0, rank), (rank, 0)))
 

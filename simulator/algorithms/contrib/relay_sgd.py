@@ -51,7 +51,7 @@ class RelaySGD(Algorithm):
     rule: Rule
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:
