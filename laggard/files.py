@@ -122,7 +122,7 @@ def read_text(path: str | Path) -> str:
 
 
 def decode(path: str | Path, content: bytes) -> str:
-    """The text of `content`, as `read_text` takes it."""
+    """The text of `content`, decoded as in `read_text`."""
     encoding = "utf-8"
     for mark, name in BYTE_ORDER_MARKS:
         if content.startswith(mark):

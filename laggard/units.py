@@ -159,7 +159,7 @@ def read_quantity(text: str, quantity: str) -> float:
 
 @cache
 def quantities_of(*recipes: Any) -> dict[str, str]:
-    """What each argument of a class or function measures, where its docstring names the unit."""
+    """The quantity that each argument measures, for arguments whose docstring names a unit."""
     quantities = {}
     for key, meaning in describe_keys(*recipes).items():
         match = UNIT_IN_DOCSTRING.search(meaning)

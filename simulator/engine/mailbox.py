@@ -60,7 +60,7 @@ class Mailbox:
         return receive
 
     def deliver(self, message: Message) -> None:
-        """Hand `message` to the first receive that waits for its tag, or keep it."""
+        """Hand `message` to the first receive that waits for its tag, or store it."""
         tag, receive = message.tag, None
         if tag is None:
             receive = self.first

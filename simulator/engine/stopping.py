@@ -56,7 +56,7 @@ class Stop(Settings):
 
 @dataclass(frozen=True)
 class Evaluate(Settings):
-    """How often the model is evaluated, besides at the start and at the end, at no virtual time.
+    """The period of evaluations. They take no virtual time; one is at the start, one at the end.
 
     Attributes:
         every_epochs: epochs from one evaluation to the next; 1 without another period.

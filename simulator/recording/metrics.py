@@ -17,7 +17,7 @@ from laggard.simulator.recording.trace import Columns
 
 
 class Replica(Protocol):
-    """A node of which the model is measured.
+    """A node whose model is measured.
 
     Attributes:
         weight: push-sum's weight of the node.
@@ -28,7 +28,7 @@ class Replica(Protocol):
 
     @property
     def weights(self) -> Tensor:
-        """Its model `(ensemble, params)`."""
+        """The node's model `(ensemble, params)`."""
         ...
 
 

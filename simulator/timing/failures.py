@@ -21,7 +21,7 @@ from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 @dataclass(frozen=True)
 class Checkpoint(Settings):
-    """How often each server saves its weights and the state of its rule, in no virtual time.
+    """The period at which servers save their weights and their rule's state, in no virtual time.
 
     Without a period the only checkpoint is the model at the start. With period T seconds and
     crashes after exponential times of rate r, the age of the last checkpoint at a crash has the
@@ -84,7 +84,7 @@ class ServerCrash(Settings):
 
     @property
     def first(self) -> float:
-        """When it first crashes (s), or the mean of that by its law."""
+        """The time of the first crash (s), or its mean under a law."""
         if self.uptime is not None:
             return mean_of(self.uptime)
         return self.at or 0.0
@@ -113,11 +113,11 @@ def unite_server_crashes(crashes: Sequence[ServerCrash]) -> list[ServerCrash]:
 
 
 class CrashRule(NamedTuple):
-    """How a method without a server goes on after a crash.
+    """The rule by which a method without a server continues after a crash.
 
     Attributes:
         shrinks: whether the others go on without a node that is down; else they wait for it.
-        seconds: how long the nodes take to notice and to meet again (s).
+        seconds: the time that the nodes take to notice and to meet again (s).
         one_model: whether all nodes have the same model after as many updates.
     """
 

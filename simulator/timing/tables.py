@@ -43,8 +43,8 @@ class ForeignTable:
     Attributes:
         owner: the setting that names the file, for errors.
         path: the file.
-        names: of the columns.
-        lines: the line of the file that each row stands in.
+        names: the names of the columns.
+        lines: the line in the file of each row.
         rows: the cells of each row, as many as there are names.
         decimal_comma: whether numbers are written with a comma.
     """
@@ -57,7 +57,7 @@ class ForeignTable:
     decimal_comma: bool
 
     def find(self, *names: str) -> int | None:
-        """The place of the column with the first of these names that the table has.
+        """The index of the column with the first of these names that the table has.
 
         Raises:
             InvalidSettingError: two columns have that name.
@@ -72,7 +72,7 @@ class ForeignTable:
         return None
 
     def require(self, *names: str) -> list[int]:
-        """The places of the columns with these names.
+        """The indices of the columns with these names.
 
         Raises:
             InvalidSettingError: one of them is missing.

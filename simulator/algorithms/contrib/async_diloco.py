@@ -38,9 +38,9 @@ class AsyncDiLoCo(Algorithm):
     method with the mean of their d. With one worker and N = 1 it is `diloco`. With H = 1, N = 1,
     plain SGD, outer_lr 1 and no momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
 
-    With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes max(least_steps, floor(H v
-    / max v)) steps, by the speeds that the server has measured, so that all answers take about
-    equally long.
+    With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes
+    max(least_steps, floor(H v / max v)) steps, by the speeds that the server has measured, so that
+    all answers take about equally long.
 
     With `heloco` or `cgad` that outer rule makes a step at every arrival, at `outer_lr`.
 

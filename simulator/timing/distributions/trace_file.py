@@ -30,14 +30,14 @@ WORKER_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rows:
-    """Durations `(rows,)` in seconds, and the rank that each is of, where the file says it."""
+    """Durations `(rows,)` in seconds, and the rank of each, if the file has ranks."""
 
     seconds: Seconds
     ranks: NDArray[np.int64] | None
 
     @cached_property
     def by_rank(self) -> dict[int, Seconds]:
-        """The seconds of each rank, in the order of the file; none where it says no ranks."""
+        """The seconds of each rank, in the order of the file; empty without ranks."""
         if self.ranks is None:
             return {}
         order = np.argsort(self.ranks, kind="stable")
@@ -84,7 +84,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
 
 
 def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) -> int:
-    """The place of the column of durations."""
+    """The index of the column of durations."""
     if column is not None:
         place = table.find(column)
         if place is None:
@@ -117,7 +117,7 @@ def _has_a_column_each(table: ForeignTable, worker: str | None) -> bool:
 
 
 def _worker_columns(table: ForeignTable) -> list[int]:
-    """The places of the columns that are named after a worker."""
+    """The indices of the columns that are named after a worker."""
     places = []
     for place, name in enumerate(table.names):
         base, _ = unit_in_name(name, "time")
