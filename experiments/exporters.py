@@ -15,7 +15,7 @@ class Exported(NamedTuple):
     """A member of a run, as all three libraries take it.
 
     Attributes:
-        experiment: the config's name.
+        experiment: the name of the config.
         name: the run's id, with the number of the member where there are several.
         settings: every dotted key of the config that has a value, the swept ones as they are for
             this member.

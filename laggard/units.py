@@ -138,7 +138,7 @@ def read_quantity(text: str, quantity: str) -> float:
     """The number in a text with its unit, in laggard's own unit.
 
     Raises:
-        ValueError: it is no number with a unit of this quantity, or the unit is ambiguous.
+        ValueError: it is not a number with a unit of this quantity, or the unit is ambiguous.
 
     Example:
         >>> read_quantity("10 ms", "time"), read_quantity("1 Gbit/s", "bandwidth")

@@ -19,14 +19,15 @@ class Release(NamedTuple):
     blue, row by row.
 
     Attributes:
-        folder: of the archive, and below the folder of data sets.
-        archive: its name, and md5 as its page says.
-        train: training files.
-        records: in each training file.
+        folder: the folder in the archive, and below the folder of data sets.
+        archive, md5: the archive's name, and its MD5 by the page of the data sets.
+        train: the training files.
+        records: the number of records in each training file.
         test: the file of test images.
-        tests: records in it.
-        labels: bytes before an image; the last of them is its class.
-        mean, deviation: of the training images' red, green and blue, from 0 to 1.
+        tests: the number of records in that file.
+        labels: bytes before an image; the last one is its class.
+        mean, deviation: mean and deviation of the training images' red, green and blue, from 0 to
+            1.
     """
 
     folder: str
@@ -43,12 +44,12 @@ class Release(NamedTuple):
 
     @property
     def record(self) -> int:
-        """The bytes of a record."""
+        """The number of bytes in a record."""
         return self.labels + PIXELS
 
     @property
     def files(self) -> dict[str, int]:
-        """The records of each file."""
+        """The number of records in each file."""
         return {**dict.fromkeys(self.train, self.records), self.test: self.tests}
 
 
@@ -147,7 +148,7 @@ def read_records(path: Path, release: Release, count: int) -> tuple[np.ndarray, 
     """The images `(count, 3072)` and the classes `(count,)` of a file, as uint8.
 
     Raises:
-        DataMissingError: it has another length, or a label that there is not.
+        DataMissingError: its length or a label is wrong.
     """
     try:
         content = np.fromfile(path, dtype=np.uint8)

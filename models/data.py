@@ -76,7 +76,7 @@ class Dataset:
                 classes `(samples, classes)` of 0 and 1.
             test_x: test inputs, of the same shape.
             test_y: their labels.
-            labels: what the labels are; `numbers` train by `mean_squared`, `sets` by `binary`.
+            labels: the kind of labels; `numbers` train by `mean_squared`, `sets` by `binary`.
 
         Raises:
             ValueError: shapes or labels do not fit together; names the argument.

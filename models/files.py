@@ -24,9 +24,9 @@ class Samples(NamedTuple):
     """The content of files: inputs and labels as arrays; inputs may be a sparse matrix.
 
     Attributes:
-        train, test: the indices of the training and of the test samples.
-        writers: of the training samples, where they are known.
-        label_kind: as in `Dataset`.
+        train, test: the indices of the training samples, and of the test samples.
+        writers: the writer of each training sample; None if unknown.
+        label_kind: the kind of labels, as in `Dataset`.
     """
 
     x: Any

@@ -1,4 +1,4 @@
-"""Federated data sets in LEAF's JSON: users, each with samples of its own."""
+"""Federated data sets in LEAF's JSON: users, each with their own samples."""
 
 import json
 import math
@@ -23,7 +23,7 @@ class User(NamedTuple):
     """The samples of one user.
 
     Attributes:
-        key: the config key of the file that they are from.
+        key: the config key that names their file.
         file: that file.
         x: inputs `(samples, ...)`.
         y: labels `(samples,)`.
@@ -130,7 +130,7 @@ def _sizes_in(shape: str) -> tuple[int, ...]:
     """The sizes in a text like 1x28x28; none in an empty one.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: it is not such a text.
     """
     if not shape:
         return ()
@@ -301,6 +301,6 @@ def _decode_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _labels(labels: Any, classes: int) -> np.ndarray:
     for label in labels:
-        if type(label) is not int or not 0 <= label < classes:  # a bool is no label
+        if type(label) is not int or not 0 <= label < classes:  # a bool is not a label
             raise ValueError
     return np.array(labels, dtype=np.int64)

@@ -131,7 +131,7 @@ class Dropout(nn.Module):
 
     Args:
         p: the probability that a number, or a channel, is dropped.
-        spatial: how many of the last dimensions share an entry of the mask: those of a channel.
+        spatial: the number of last dimensions that share an entry of the mask: those of a channel.
         draws: shared by all layers of a network.
 
     Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;
@@ -183,7 +183,7 @@ class Keyed(nn.Module):
 
 
 def replace_dropout(module: nn.Module) -> None:
-    """Replace torch's dropout of numbers and of channels within `module` by `Dropout`.
+    """Replace torch's dropout, of numbers or of channels, within `module` by `Dropout`.
 
     Layers that drop nothing, by their probability or in evaluation mode, stay.
     """

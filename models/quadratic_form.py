@@ -67,7 +67,7 @@ class QuadraticForm(ABC):
 
     @property
     def workers(self) -> int:
-        """How many workers have a quadratic of their own; 0 where all have the same."""
+        """The number of workers with their own quadratics; 0 if all share one."""
         return len(self.shift or self.scale)
 
     @property
@@ -179,7 +179,7 @@ class QuadraticForm(ABC):
 
     @abstractmethod
     def _count_coordinates(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
 
     @abstractmethod
     def _largest_eigenvalue(self) -> float:

@@ -81,7 +81,7 @@ class NamedChoice:
         """The part that `value` describes, or the number or null that may stand in its place.
 
         Raises:
-            ConfigError: it is no mapping, or the name is unknown.
+            ConfigError: it is not a mapping, or the name is unknown.
             ValidationError: the named part refuses it.
         """
         if isinstance(value, Part):
@@ -148,7 +148,7 @@ class NamedChoice:
         except ConfigError as error:
             raise error.relocate(key=self.tag) from None
         if value is not None and name in self.parts:
-            warnings.warn(f"{name} is laggard's own, not {value}: name that so", stacklevel=2)
+            warnings.warn(f"{name} is laggard's own; write {value} for the plugin", stacklevel=2)
         return value
 
     def _plugin_part(self, name: str, value: str) -> type[Part]:
@@ -307,12 +307,12 @@ LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=Learni
 
 
 class TunePart(Part):
-    """How runs with seeds of their own choose settings for the runs of the sweep.
+    """The choice of settings by runs with their own seeds, for the runs of the sweep.
 
     Attributes:
         over: the swept key, or keys, of which the best setting is chosen, for each setting of the
             other keys.
-        seeds: of the runs that choose; none may be a seed of the sweep.
+        seeds: the seeds of the runs that choose; none may be a seed of the sweep.
         by: `accuracy` or `loss` at the end, where a diverged run has accuracy 0 and infinite loss;
             `time` or `updates` until the target: the most seeds that reach it, then the least mean.
             Of equal settings the first is chosen. Default: accuracy if measured, else loss.

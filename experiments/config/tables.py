@@ -98,7 +98,7 @@ class TextTable:
 
     Attributes:
         owner: the setting that names it.
-        path: where it is.
+        path: the path of the table.
         cells: the texts of the columns in each row, in laggard's units; empty where a cell is.
     """
 
@@ -132,7 +132,7 @@ class TextTable:
         self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
-        """What `read` makes of the cells of each row.
+        """The results of `read` for the cells of each row.
 
         Raises:
             InvalidSettingError: one of them cannot be read, with a `ValueError` of what was
@@ -151,14 +151,14 @@ class TextTable:
         return result
 
     def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
-        """What was expected of the field `name` of a row, and the row that came instead."""
+        """The texts of an error: what was expected of field `name`, and the row instead."""
         if name:
             expected = f"{expected} as {COLUMN_OF.get(name, name)}"
         return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
 
 
 def _find_column(table: ForeignTable, column: str) -> int | None:
-    """The place of a column, whose name may end in a unit.
+    """The index of a column, whose name may end in a unit.
 
     Raises:
         InvalidSettingError: two columns have that name, or a unit may mean bits or bytes.
@@ -266,7 +266,7 @@ class PartitionTable:
         rows = table.rows(_sample)
         if len(set(table.cells)) < len(rows):
             raise InvalidSettingError(
-                "PartitionTable", "file", "every row once", f"some twice in {self.file}"
+                "PartitionTable", "file", "each row once", f"a row twice in {self.file}"
             )
         return np.array(rows, dtype=np.int64).T
 

@@ -1,4 +1,4 @@
-"""`task` in a config: what is learnt, and its sizes and layers before anything is read or run.
+"""`task` in a config: the learning problem, with its sizes and layers before any data are read.
 
 A config is checked without torch where possible: laggard's networks and data sets know their sizes
 (`describe`, `SIZES`). A plugin's network is built on torch's device `meta`, which has shapes only.
@@ -52,7 +52,7 @@ MAX_PARAMS = 10**9
 
 
 class TaskPart(Part):
-    """`task`: what is learnt; a network on a data set, or a plugin.
+    """`task`: the learning problem: a network on a data set, or a plugin.
 
     Attributes:
         learns: whether anything is learnt.
@@ -379,11 +379,11 @@ class SupervisedPart(LearntPart):
     """`task` where a network classifies, or predicts numbers.
 
     Attributes:
-        dataset: what it learns from.
+        dataset: the data set.
         batch: samples in a mini-batch.
-        partition: how the training set is divided among the workers.
-        loss: what is minimised, and what evaluations measure; by default `mean_squared` where
-            labels are numbers, and `binary` where they are sets.
+        partition: the division of the training set among the workers.
+        loss: the loss that training minimises and evaluations measure; by default `mean_squared`
+            where labels are numbers, and `binary` where they are sets.
         augment: random crops and reflections of training images.
         dtype: torch's type of weights and inputs.
     """
@@ -435,7 +435,8 @@ class SupervisedPart(LearntPart):
             return
         data, network = sizes
         if backend.startswith("unfold") and not network.unfolds:
-            problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers"
+            chain = "a plain sequence of layers"
+            problem = f"expected threads or vmap, since {self.model} is not {chain}"
             raise ConfigError("backend", f"{problem}, got {backend!r}")
         if self.batch > data.samples:
             problem = f"expected at most {data.samples} (training set), got {self.batch}"

@@ -24,7 +24,7 @@ class ReportingRun(NamedTuple):
 
     Attributes:
         spec: the run.
-        members: which of its members are at a chosen setting.
+        members: the members of the run that are at a chosen setting.
     """
 
     spec: RunSpec
@@ -32,14 +32,14 @@ class ReportingRun(NamedTuple):
 
 
 def tune_of(config: Config) -> TunePart:
-    """How a config chooses settings.
+    """The part of a config that says which settings are chosen, and how.
 
     Raises:
         ConfigError: it chooses none.
     """
     if config.tune is None:
         example = "{over: learning.lr, seeds: [100, 101, 102]}"
-        raise ConfigError("tune", f"expected what is to be chosen, as {example}, got null")
+        raise ConfigError("tune", f"expected the settings to choose, as {example}, got null")
     return config.tune
 
 
@@ -76,7 +76,7 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
             key that a setting lacks is None.
 
     Raises:
-        ConfigError: a key of `tune.over` is no axis of its own.
+        ConfigError: a key of `tune.over` is not an axis of its own.
     """
     over = tune_of(config).keys
     settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}

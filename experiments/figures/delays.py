@@ -388,7 +388,7 @@ def _describe_missing_phases(results: Runs) -> str:
         return ""
     reason = "arrivals were not recorded (record.messages: true)"
     if all(result.config.record.messages for result in results):
-        reason = "gradients are no messages here"
+        reason = "gradients are not messages here"
     return f"{reason}: the last three phases are one"
 
 

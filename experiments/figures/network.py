@@ -37,7 +37,7 @@ ENDS = {"up": "sender", "down": "receiver"}
 
 
 class Drawing(NamedTuple):
-    """One panel: who sends to whom in one step, what that costs, and the positions of the nodes."""
+    """One panel: the messages of one step, their cost, and the positions of the nodes."""
 
     title: str
     cost: str
@@ -288,7 +288,7 @@ class Load(NamedTuple):
     """The load of the cards of a run.
 
     Attributes:
-        edges: of the bins (s).
+        edges: the edges of the bins (s).
         rates: a row for each direction of a card, a column a bin; in % or in bytes/s.
         is_share: whether rates are in % of the bandwidth.
         omitted: the cards that are not in `rates`.

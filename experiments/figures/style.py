@@ -91,7 +91,7 @@ def styled_figure(
 
 
 def _show_dollar_signs(figure: Figure) -> None:
-    """Treat texts as plain text: a label with two dollar signs is no formula."""
+    """Treat texts as plain text: a label with two dollar signs is not a formula."""
     formulas = {axis.offsetText for axis in figure.findobj(Axis)}
     for tick in figure.findobj(Tick):
         formulas |= {tick.label1, tick.label2}
@@ -309,7 +309,7 @@ def draw(
         looks: of the lines of all panels, by their names; by default those of `lines` alone.
 
     Raises:
-        ValueError: `x` is no axis.
+        ValueError: `x` is not an axis.
     """
     if x not in AXIS_LABELS:
         raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")

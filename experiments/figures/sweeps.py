@@ -64,7 +64,7 @@ def cliff(
     Args:
         by: the key that tells lines apart. Default: the delay, or where it was not swept the first
             axis of names.
-        name: of that key in the legend.
+        name: the name of that key in the legend.
 
     Raises:
         ValueError: there is only one learning rate.
@@ -266,7 +266,7 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
     """
     results = as_results(as_sequence(results))
     if WORKERS not in results.keys or results.final[WORKERS].nunique() < 2:
-        raise ValueError(f"{WORKERS}: expected several values")
+        raise ValueError(f"{WORKERS}: expected several values, got one")
     measure, limit = goal(results, target)
     title = ""
     if LR in results.keys:

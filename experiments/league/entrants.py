@@ -43,9 +43,9 @@ class Entrant:
     """A method in its strongest form.
 
     Attributes:
-        name: of the method, or `module:Class`.
-        settings: dotted keys of its form.
-        ranges: of what its trials choose, as in `sweep.search`.
+        name: the name of the method, or `module:Class`.
+        settings: the dotted keys of its form.
+        ranges: the ranges from which its trials choose, as in `sweep.search`.
         config: the form on the league's cluster and task, at the first of its timelines.
         timelines: the settings that move events, a mapping a timeline.
         asked: the number of settings that it asks to try, if it does.
@@ -63,10 +63,10 @@ class MethodForm(NamedTuple):
     """A method at some settings that change times alone.
 
     Attributes:
-        settings: these.
+        settings: these settings.
         timelines, configs: the settings that move events which the cluster accepts beside them, and
             the config of each.
-        refusal: of another timeline.
+        refusal: the error of a timeline that the cluster refuses.
     """
 
     settings: DottedKeys

@@ -55,10 +55,10 @@ class EntrantRow:
 
     Attributes:
         entrant: the method.
-        choice: what its trials have chosen.
+        choice: the choice of its trials.
         times: by condition the seconds to the target, in the order of the seeds; infinite where it
             was missed.
-        places: by condition.
+        places: the place by condition.
         measures: medians over the seeds on the cluster as given: `final` (accuracy or loss),
             `waiting`, `gradients` (computed in a run) and `cost_to` (worker-seconds to the target).
         runs: the ids of the runs that report.
@@ -91,14 +91,14 @@ class League:
         limit: the time limit (s).
         budget: computed gradients of each method in all its trials, at most.
         measure, target: the column of the metrics, and the value to be reached.
-        seeds: that reported.
+        seeds: the seeds that reported.
         rows: the entrants by place.
-        refused: why other methods did not enter.
+        refused: the reasons why other methods did not enter.
         too_dear: the names of those refused that need a larger budget.
         enough: the least whole budget, in what the overlapped all-reduce computes, that admits all.
-        slow_worker: who is slower than on the cluster as given.
+        slow_worker: the worker that is slower than on the cluster as given.
         results: the runs that reported.
-        report: their config.
+        report: the config of these runs.
     """
 
     setting: LeagueSetting
@@ -132,7 +132,7 @@ def play(
         budget: gradients of a method's trials, in what the overlapped all-reduce computes within
             the time limit.
         seeds: the number of seeds that report.
-        tell: is called with each line of progress.
+        tell: called with each line of progress.
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
@@ -233,7 +233,7 @@ def _target(measured: Results) -> tuple[str, float]:
     """The target: a little less than the mean of the overlapped all-reduce at the time limit.
 
     Raises:
-        ConfigError: it has learnt nothing.
+        ConfigError: the overlapped all-reduce has learnt nothing.
     """
     final = measured.final
     start = measured.metrics.drop_duplicates(["run", "member"])

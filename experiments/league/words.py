@@ -1,4 +1,4 @@
-"""What came out of a league, in words: a sentence, a table, and what bounds its worth."""
+"""The outcome of a league in words: a sentence, a table, and the limits of its validity."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NOT_MODELLED = (
 
 
 def sentence(league: League) -> str:
-    """The answer in one sentence, and what a larger budget would add to it."""
+    """The answer in one sentence, and the methods that a larger budget would admit."""
     answer = f"On this cluster {_describe_winner(league)}."
     if not league.too_dear:
         return answer
@@ -136,7 +136,7 @@ def _place_text(row: EntrantRow, condition: str) -> str:
 
 
 def _trials_text(plan: TrialPlan) -> str:
-    """How many settings were tried, and on how many seeds."""
+    """The number of settings tried, and the number of their seeds."""
     seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
     return f"{plan.settings} on {seeds}"
 
@@ -158,7 +158,7 @@ def settings_text(settings: DottedKeys) -> str:
 
 
 def honesty(league: League) -> list[str]:
-    """What bounds the worth of the answer."""
+    """The limits of the answer's validity."""
     config = league.report
     params = sum(layer.params for layer in config.task.layers())
     message = f"messages of {size_of_messages(config):,.4g} bytes"
@@ -172,7 +172,7 @@ def honesty(league: League) -> list[str]:
 
 
 def rules(league: League) -> list[str]:
-    """How to read the table."""
+    """The explanation of the table."""
     choosing = ", ".join(map(str, CHOOSING_SEEDS))
     first, last = league.seeds[0], league.seeds[-1]
     opponents = " and ".join(COMPULSORY)

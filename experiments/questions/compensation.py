@@ -1,5 +1,5 @@
-"""Delay compensation: whether it lowers the error, and whether it comes nearer to the gradient that
-it stands for.
+"""Delay compensation: whether it lowers the error, and whether it comes nearer to the fresh
+gradient.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def lies_inside(rows: pd.DataFrame, *settings: StrengthAndRate) -> bool:
 
 
 def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.Series:
-    """The error a seed: NaN where the run was lost, which is below an accuracy of `floor`, too."""
+    """The error of each seed; NaN if the run was lost or its accuracy is below `floor`."""
     accuracy = by_seed(rows, "accuracy", strength=strength, lr=lr)
     return 1 - accuracy.where(accuracy >= floor)
 
@@ -217,7 +217,7 @@ def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
 
 
 def whole_run(rows: pd.DataFrame, **settings: object) -> pd.Series:
-    """The mean over the quarters of a run, a number a seed."""
+    """The mean over the quarters of a run, one number per seed."""
     return select(rows, **settings).groupby("seed")["value"].mean()
 
 
@@ -229,7 +229,7 @@ def nearest_strength(choosing: pd.DataFrame, form: str, workers: float) -> float
 
 
 def decide_nearness(table: pd.DataFrame) -> list[Answer]:
-    """Distance to the fresh gradient over the stale one's, by whose runs, form and workers."""
+    """Distance to the fresh gradient over the stale one's, by runs, form and number of workers."""
     choosing, _ = reporting(select(table, study="choosing"))
     own, own_seen = reporting(select(table, study="own"))
     along, _ = reporting(select(table, study="along"))

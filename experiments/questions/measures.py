@@ -1,4 +1,4 @@
-"""What a question takes from runs: a row for each run, member and measure.
+"""The numbers of a question: a row for each run, member and measure.
 
 A measure is called as in `laggard table` (`accuracy`, `loss`, `updates_to`, `staleness`, ...), or
 
@@ -36,10 +36,10 @@ def take(
 ) -> "pd.DataFrame":
     """The numbers of runs: the swept keys, `seed`, `measure`, `value`, `lost`, `run` and `device`.
 
-    A setting is called by the last part of its key, as `lr` for `learning.lr`.
+    A setting has the last part of its key as name: `lr` for `learning.lr`.
 
     Args:
-        targets: of the measures that wait for one.
+        targets: the targets of measures that wait for one.
 
     Raises:
         ValueError: a measure is unknown, lacks a target, or was not measured.
@@ -66,7 +66,7 @@ def take(
 
 
 def settings_names(keys: Sequence[str]) -> dict[str, str]:
-    """What a column of each swept key is called: its last part, or all of it where two agree."""
+    """The column of each swept key: its last part, or the whole key if two last parts agree."""
     names = {key: "seed" if is_seed(key) else key.rpartition(".")[2] for key in keys}
     known = list(names.values())
     for key, name in names.items():

@@ -75,7 +75,7 @@ def _seen_from(path: Path, folder: Path) -> str:
 
 
 def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
-    """What a card says of our numbers: a line for each answer, and those beside them."""
+    """The block of a card with our numbers: a line for each answer and each number beside it."""
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []

@@ -86,7 +86,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 
 
 def describe_rates(table: pd.DataFrame) -> str:
-    """What the figure says: at one rate for all delays, and at each delay's best."""
+    """The caption: accuracies at one rate for all delays, and at each delay's best."""
     grid = _whole_grid(table)
     chance = float(grid["value"].min())
     grid = grid.assign(value=grid["value"].mask(grid["lost"], chance))

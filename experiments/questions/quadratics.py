@@ -23,12 +23,12 @@ from laggard.experiments.questions.words import SeedEstimate, Word, estimate, ex
 
 
 class Soonest(NamedTuple):
-    """What the seeds that choose take, and the seconds to the loss of those that report.
+    """The method chosen by some seeds, and the seconds to the loss on the seeds that report.
 
     Attributes:
-        method: its name.
+        method: the name of the method.
         at_an_end: whether its rate lies at an end of the grid.
-        seconds: a number a seed.
+        seconds: one number per seed.
     """
 
     method: str
@@ -37,8 +37,8 @@ class Soonest(NamedTuple):
 
 
 def soonest(table: pd.DataFrame, family: str) -> Soonest:
-    """Of the methods whose names begin with `family` that which is first to the loss on the seeds
-    that choose, each at its best rate.
+    """The first method to the loss among those whose names begin with `family`, on the seeds that
+    choose, each at its best rate.
     """
     measure = str(table["measure"].iloc[0])
     own = table[table["method"].str.startswith(family)]
@@ -53,7 +53,7 @@ def soonest(table: pd.DataFrame, family: str) -> Soonest:
 
 
 def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
-    """The time of one method over that of another."""
+    """The ratio of one method's time to another's."""
     return times_as_large(one.seconds, other.seconds)
 
 
@@ -180,7 +180,7 @@ def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
 
 
 def workers_awaited(method: str) -> int:
-    """m of a method called `m = 8`."""
+    """The m in the name of a method, as in `m = 8`."""
     return int(method.removeprefix("m = "))
 
 

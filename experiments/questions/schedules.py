@@ -32,7 +32,7 @@ def middle(number: SeedEstimate) -> float:
 
 
 def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
-    """Whether a setting has run at all of these values."""
+    """Whether a setting has been run at all of these values."""
     return column in rows and set(values) <= set(rows[column])
 
 

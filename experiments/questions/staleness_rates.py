@@ -23,8 +23,8 @@ from laggard.experiments.questions.words import estimate, ratio, share
 
 
 def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
-    """What division by staleness lacks to synchronous SGD, what it gains over a constant rate, and
-    what a rate over N loses to constant delays.
+    """Division by staleness against synchronous SGD and against a constant rate; a rate over N
+    against constant delays.
     """
     return [
         *_decide_synchronous(table),

@@ -16,7 +16,7 @@ from laggard.experiments.results.files import ResultError, whole_file
 STORED = Path(str(files("laggard"))) / "answers"
 """The tables that come with laggard, in its repository those of `results/questions`."""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
-"""The columns that are no settings."""
+"""The columns that are not settings."""
 VALUE_DIGITS = 6  # of a value
 
 
@@ -24,7 +24,7 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
     """The stored numbers of a question; an empty table where there are none.
 
     Raises:
-        ResultError: the file is no such table.
+        ResultError: the file is not such a table.
     """
     path = folder / f"{name}.csv"
     if not path.is_file():

@@ -35,8 +35,8 @@ class Occurrence:
 
     Attributes:
         ready: rank -> when it had the tensor (microseconds).
-        start, end: of the reduction (microseconds).
-        size: bytes of the tensor; None where the timeline does not tell.
+        start, end: start and end of the reduction (microseconds).
+        size: bytes of the tensor; None if the timeline does not have them.
     """
 
     ready: dict[int, float] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class Occurrence:
 
 
 class Timeline(NamedTuple):
-    """What a timeline tells of the steps of training, but for the first, whose start is unknown.
+    """The steps of training in a timeline, except the first, whose start is unknown.
 
     Attributes:
         steps: `worker`, `step`, `seconds` that the worker computed.
         reductions: `step`, `seconds`, `bytes` of each sum that was made at once; bytes are NaN
             where they are unknown.
-        step_bytes: of all tensors of a step; None where they are unknown.
+        step_bytes: the bytes of all tensors of a step; None if unknown.
     """
 
     steps: pd.DataFrame
@@ -159,7 +159,7 @@ def _occurrences(path: Path, events: Sequence[Any]) -> dict[str, list[Occurrence
                 tensors.setdefault(names.get(track, str(track)), []).append(occurrence)
     if not tensors:
         problem = f"expected events {NEGOTIATION} and {REDUCTION}, got none"
-        raise ConfigError("traceEvents", f"{problem}: this is no timeline of Horovod", str(path))
+        raise ConfigError("traceEvents", f"{problem}: this is not a timeline of Horovod", str(path))
     return tensors
 
 

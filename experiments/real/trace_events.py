@@ -28,7 +28,7 @@ def read_trace(path: Path) -> Mapping[str, Any]:
     trailing commas, and an end that is missing.
 
     Raises:
-        ConfigError: the file cannot be read, or is no trace; names the file.
+        ConfigError: the file cannot be read, or is not a trace; names the file.
     """
     try:
         content = read_bytes(path)
@@ -41,7 +41,7 @@ def read_trace(path: Path) -> Mapping[str, Any]:
         document = {"traceEvents": document}
     if isinstance(document, dict) and isinstance(document.get("traceEvents"), list):
         return document
-    problem = "expected a list of events: this is no Chrome trace"
+    problem = "expected a list of events: this is not a Chrome trace"
     raise ConfigError("traceEvents", problem, str(path))
 
 

@@ -68,7 +68,7 @@ MAX_BARS, BINS = 5000, 2000
 
 
 class Charts(NamedTuple):
-    """What a page needs of the charts.
+    """The parts of a page that show the charts.
 
     Attributes:
         library: Bokeh itself, as inline scripts.

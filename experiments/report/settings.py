@@ -53,10 +53,10 @@ class Ranking(NamedTuple):
     Attributes:
         keys: the keys of the settings.
         choices: the settings of each key, as its select lists them.
-        titles: of the measures.
-        lead: what the first row is; empty where rows have no order.
+        titles: the titles of the measures.
+        lead: the description of the first row; empty if rows have no order.
         rows: the settings.
-        notes: how to read them.
+        notes: the explanation of the rows.
     """
 
     keys: list[str]

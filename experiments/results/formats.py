@@ -101,7 +101,9 @@ def format_estimate(
 
 
 def _format_counts(estimate: Estimate, show_n: bool) -> str:
-    """How many seeds there are, reached the target and diverged, in brackets."""
+    """The numbers of seeds, of those that reached the target and of those that diverged, in
+    brackets.
+    """
     counts = []
     all_reached = estimate.kind in ("mean", "difference") and estimate.reached == estimate.n
     if estimate.reached is not None and not all_reached:

@@ -67,9 +67,9 @@ STATES = ("computing", "sending", "waiting", "down")
 def measure_runs(
     results: Sequence[Result], value: str, target: float | None = None
 ) -> "pd.DataFrame":
-    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (how long it
-    was observed, on the axis of a `..._to`, else virtual seconds), `never` (it diverged or stalled)
-    and `diverged`.
+    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (the length of
+    its observation, on the axis of a `..._to`, else in virtual seconds), `never` (it diverged or
+    stalled) and `diverged`.
 
     Args:
         value: a key of `MEASURES`.

@@ -89,7 +89,7 @@ def _rank(table: Table, row: Setting, value: str) -> tuple[float, float]:
 
 
 def _advice(results: Results, table: Table, rows: Sequence[Setting], value: str) -> list[str]:
-    """What the table cannot tell, and the key to change."""
+    """The remark on what the table cannot tell, with the key to change."""
     if value == "time":
         return []
     estimates = [table.cells[row, (), value] for row in rows]

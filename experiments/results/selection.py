@@ -93,7 +93,7 @@ def best(
         raise ValueError(f"{by}: expected one of {', '.join(CRITERIA)} to choose by")
     for key in keys:
         if key not in results.keys or is_seed(key):
-            problem = "expected a swept key that is no seed, to choose the best over"
+            problem = "expected a swept key that is not a seed, to choose the best over"
             raise ValueError(f"{key}: {problem}")
     measured = measure_runs(results, CRITERIA[by], target)
     seed = _seed_key(results.keys)

@@ -393,7 +393,7 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
     Raises:
         OSError: it cannot be read.
-        ResultError: it was changed, has another schema, or is no index.
+        ResultError: it was changed, has another schema, or is not an index.
     """
     runs = []
     try:

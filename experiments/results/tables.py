@@ -177,14 +177,14 @@ def table(
     alone is too narrow where several settings are nearly as good.
 
     Args:
-        rows: keys whose settings are rows. Default: every swept key that is no seed and not in
+        rows: keys whose settings are rows. Default: every swept key that is not a seed and not in
             `columns`.
         columns: a key whose settings are columns.
         values: keys of `MEASURES`. Default: accuracy or loss, with a target time_to and updates_to,
             and staleness.
         target: as in `measure_runs`.
-        chosen: of which settings the best was chosen, if it was; its results are taken instead of
-            `results`. Chosen keys are rows too, or are noted.
+        chosen: the choice of the best settings, if any was made; its results replace `results`.
+            Chosen keys are rows too, or are noted.
         against: settings of some keys, as in `{"method": "sync"}`: cells are then differences from
             those, of pairs that agree in all other keys, in the seed too.
 
@@ -274,7 +274,8 @@ def _paired_differences(
         references.astype(types), on=shared, how="inner", suffixes=("", "_of_reference")
     )
     if not len(pairs):
-        raise ValueError(f"`against` {shown}: no other run has its seed and other settings")
+        problem = "no run at another setting has the same seed and other keys"
+        raise ValueError(f"`against` {shown}: {problem}")
     return pairs.assign(
         value=pairs["value"] - pairs["value_of_reference"],
         diverged=pairs["diverged"] | pairs["diverged_of_reference"],

@@ -48,9 +48,9 @@ class SweepPlan(NamedTuple):
         runs: each with its cost, or with None where its result exists already.
         missing: the number of runs without a result.
         jobs: the number of runs simulated at once.
-        folder: of their results.
-        seconds: wall time of the sweep.
-        memory: of all processes together (bytes).
+        folder: the folder of their results.
+        seconds: the wall time of the sweep.
+        memory: the memory of all processes together (bytes).
     """
 
     runs: list[tuple[RunSpec, RunCost | None]]

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are simulated: worker processes, or a cluster engine, by joblib."""
+"""Backends that simulate a sweep's runs: worker processes, or a cluster engine, by joblib."""
 
 import logging
 import os

@@ -236,7 +236,7 @@ def starved_ranks(spec: RunSpec, budget: CpuBudget) -> list[int]:
         with budget.limited():
             return sorted(_unused_ranks(config, "rank") - _unused_ranks(config, "random"))
     # The clock alone has layers of other names than the task, and may stop where a run would not.
-    # `load` has checked the config itself: a warning that cannot be computed is no error.
+    # `load` has checked the config itself: a warning that cannot be computed is not an error.
     except (TimeoutError, MemoryError, ValueError, Deadlock):
         return []
 

@@ -116,7 +116,7 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
 
 
 def law_of(cluster: Cluster) -> Distribution:
-    """The law of compute times, of which `Scaled` is a multiple."""
+    """The distribution of compute times; if it is `Scaled`, the distribution inside it."""
     if isinstance(cluster.compute, Scaled):
         return cluster.compute.law
     return cluster.compute

@@ -24,8 +24,8 @@ class MeasuredCluster(NamedTuple):
     """A cluster on which a simulation predicts what was measured.
 
     Attributes:
-        workers: the numbers that were measured.
-        bandwidths: of a card (bytes/s).
+        workers: the numbers of workers that were measured.
+        bandwidths: the bandwidths of a card (bytes/s).
         error: the largest error of a simulated figure, as a share of the reported one.
     """
 
@@ -38,8 +38,8 @@ class Published(NamedTuple):
     """Measurements of a cluster.
 
     Attributes:
-        source: of the measurements.
-        unit: of the figures.
+        source: the source of the measurements.
+        unit: the unit of the figures.
         figures: by the labels of a run of the config as text, in the order of its axes, without the
             axis `transfer`.
         cluster: where its figures are predictions, and not bounds.

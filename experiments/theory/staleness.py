@@ -23,9 +23,9 @@ class Theory(NamedTuple):
     """The staleness of gradients in the steady state.
 
     Attributes:
-        law: what theory knows: the name of a distribution, or of a law of means.
-        mean: in updates.
-        probabilities: Pr(k) of whole numbers k, where the distribution is known.
+        law: the name of the known distribution, or of the law of the mean.
+        mean: the mean, in updates.
+        probabilities: Pr(k) of whole numbers k, if the distribution is known.
     """
 
     law: str

@@ -24,7 +24,7 @@ class Backend(Protocol):
     """Arithmetic on many models at once: one module, and a row of weights per model.
 
     Attributes:
-        lanes: how many gradients keep the hardware busy at once.
+        lanes: the number of gradients that keep the hardware busy at once.
         name: its name in a config.
     """
 

@@ -32,8 +32,8 @@ def choose(
 ) -> Backend:
     """The backend called `name` for a module on `device`.
 
-    "auto" is threads on a CPU. On a GPU it is a recording of `unfold` for a chain of layers that
-    are known, which takes half the time of `vmap`, and one of `vmap` for any other module.
+    "auto" is threads on a CPU. On a GPU it is a recording: of `unfold` for a chain of known layers,
+    which takes half the time of `vmap`, else of `vmap`.
 
     Args:
         threads: of a CPU; None for one per core.

@@ -49,8 +49,8 @@ class Unfolded:
     layers. The last digits may differ, since sums have another order.
 
     Raises:
-        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and
-            `Linear` without hooks.
+        ValueError: the module is not a sequence of convolutions, poolings, activations, `Flatten`
+            and `Linear`, all without hooks.
     """
 
     lanes = EVERYTHING

@@ -106,7 +106,7 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
     shortest, longest = _batch_seconds(cluster)
     if not 0 < shortest <= longest < math.inf:
         expected = "factors that leave seconds > 0"
-        raise InvalidSettingError("Cluster", "slowdowns", expected, "one that is too extreme")
+        raise InvalidSettingError("Cluster", "slowdowns", expected, "a factor out of that range")
     for index, slowdown in enumerate(cluster.slowdowns):
         if not isinstance(slowdown, Markov):
             continue

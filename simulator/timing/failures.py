@@ -76,9 +76,7 @@ class ServerCrash(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.at is None) == (self.uptime is None):
-            raise InvalidSettingError(
-                "ServerCrash", "at", "either a moment as at, or an uptime", self.at
-            )
+            raise InvalidSettingError("ServerCrash", "at", "either at or uptime, not both", self.at)
         if self.uptime is not None and not is_law(self.uptime):
             bounded(self, "uptime", above=0, most=HUGE)
 

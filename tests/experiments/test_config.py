@@ -51,7 +51,7 @@ def test_invalid_yaml_is_named_with_its_place(toy, text, message):
 
 def test_unreadable_file_is_named(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: is no text in UTF-8")
+    assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: not text in UTF-8")
 
 
 def test_malformed_override_is_named(toy):

@@ -242,7 +242,7 @@ def test_table_gives_workers_their_samples(data, suffix):
         ("worker,sample 0,a 1,2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1,-2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1", "task.partition.file: expected two numbers"),
-        ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected every row once"),
+        ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected each row once"),
         ("worker,sample 0,1 0,2", "task: partition: expected samples for each of 2 workers"),
         ("worker,sample 0,1 1,2 3,0", "task: partition: expected samples for each of 2 workers"),
         ("worker,sample 0,1 1,10", "task: partition: expected samples from 0 to 9"),

@@ -280,8 +280,11 @@ def test_impossible_reference_is_refused(results, against, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"over": "learning.momentum"}, "learning.momentum: expected a swept key that is no seed"),
-        ({"over": "seed"}, "seed: expected a swept key that is no seed"),
+        (
+            {"over": "learning.momentum"},
+            "learning.momentum: expected a swept key that is not a seed",
+        ),
+        ({"over": "seed"}, "seed: expected a swept key that is not a seed"),
         ({"by": "luck"}, "luck: expected one of accuracy, loss, time, updates to choose by"),
     ],
 )

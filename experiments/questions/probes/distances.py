@@ -1,4 +1,4 @@
-"""How far compensated gradients are from fresh ones."""
+"""Distances of compensated gradients from fresh ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -51,8 +51,8 @@ class DistanceProbe:
 
 
 def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """How close a compensated gradient is to the fresh one, as a share of how close the stale one
-    is, in each quarter.
+    """The distance of a compensated gradient to the fresh one over that of the stale one, in each
+    quarter of a run.
 
     E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same
     mini-batch at the weights that are updated; a row a member and quarter of the run's updates.

@@ -1,4 +1,4 @@
-"""Along a run: how much gradients vary, and how near products of gradients are to the Hessian."""
+"""Along a run: the variation of gradients, and the distance of their products from the Hessian."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -61,8 +61,7 @@ class VariationProbe(Uncompensated):
 def measure_variation(
     task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
 ) -> dict[str, Tensor]:
-    """How gradients of mini-batches vary between each other and between two models, each
-    `(ensemble,)`.
+    """The variation of gradients between mini-batches and between two models, each `(ensemble,)`.
 
         variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E
         g_b(read)|^2

@@ -1,4 +1,4 @@
-"""Descent with delay from beside a minimum: at which learning rates it comes back, and at which it
+"""Delayed descent from beside a minimum: the learning rates at which it returns, and at which it
 leaves.
 """
 
@@ -134,7 +134,7 @@ class DeviationProbe(Uncompensated):
 
 
 def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[dict[str, Any]]:
-    """By what factor the deviation from a minimum grows under delay, at learning rates in units of
+    """The growth of the deviation from a minimum under delay, at learning rates in units of
     theory's limit.
 
     A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
@@ -181,7 +181,7 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
 
 
 def leaving_by_parts(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What `leaving` gives where each gradient is that of a random quarter of the samples."""
+    """`leaving` with gradients of a random quarter of the samples each."""
     return leaving(config, given, SAMPLE_PARTS)
 
 

@@ -98,7 +98,7 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
     """Recursive halving, after which each node has a chunk of the sum, then recursive doubling.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
-    Where P is no power of two: as of 2^d nodes, and at most 2 (alpha + N beta).
+    Where P is not a power of two: as of 2^d nodes, and at most 2 (alpha + N beta).
 
     Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of
     collective communication operations in MPICH.

@@ -150,8 +150,7 @@ class DecoupledDiLoCo(OuterOptimizer):
         return slice(first, params * (fragment + 1) // self.fragments)
 
     def worker(self, node: Node) -> Role:
-        """A learner: make local steps, push after every H / F of them, and take merged fragments.
-        """
+        """A learner: make local steps, push after every H / F, and take merged fragments."""
         node.send(SERVER, None, size=0)  # announces the learner
         state = self.rule.init(node.weights, replicas=node.workers)
         _, (model, merges) = yield node.receive()

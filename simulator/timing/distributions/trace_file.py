@@ -130,7 +130,7 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
     """The durations of a table with a column for each worker; workers may have fewer rows."""
     places = _worker_columns(table)
     if not places:
-        # a counter of steps, and the index that pandas writes, are no workers
+        # a counter of steps, and the index that pandas writes, are not workers
         counters = ("", "step", "iteration", "index")
         places = [place for place, name in enumerate(table.names) if name not in counters]
     names = {place: unit_in_name(table.names[place], "time")[0] for place in places}
