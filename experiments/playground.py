@@ -46,7 +46,7 @@ class Knobs(NamedTuple):
 
     Attributes:
         method: the method's name in a config.
-        slow_factor: how many times longer worker 0 computes than the others.
+        slow_factor: the time of worker 0's mini-batch over that of the others.
         cv: standard deviation over mean, of the times of mini-batches.
         latency: the latency of a message (s).
         bandwidth: the bandwidth of each node's card (bytes/s).

@@ -33,7 +33,7 @@ KNOWN_FORMATS = {
     b"\x89HDF": "an HDF5 file: export a table from it as CSV",
     b"SQLite format 3": "a database: export a table from it as CSV",
 }
-"""What a file is that is not read, by its first bytes."""
+"""The kinds of files that are not read, by their first bytes."""
 
 
 class UnreadableFileError(ValueError):

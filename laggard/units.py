@@ -27,7 +27,7 @@ DATA_UNIT = re.compile(
 )
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 QUANTITIES = {"s": "time", "bytes": "size", "bytes/s": "bandwidth", "operations/s": "speed"}
-"""What laggard's own units measure; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
+"""The quantity of each of laggard's own units; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
 UNIT_IN_DOCSTRING = re.compile(rf"(?:^|\s)\(({'|'.join(QUANTITIES)})[,;)]")
 OWN_UNITS = {"time": "seconds", "size": "bytes", "bandwidth": "bytes/s", "speed": "operations/s"}
 EXPECTED_FORMS = {

@@ -1,4 +1,4 @@
-"""What is learnt: networks, datasets, partitions, and tasks made of them; torch only, no clock.
+"""Learning problems: networks, datasets, partitions, and tasks made of them; no clock here.
 
 Whatever a config names is imported without torch: modules import it where they compute.
 """

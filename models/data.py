@@ -24,8 +24,8 @@ IDX_FILES = (
 
 
 LabelKind = Literal["classes", "numbers", "sets"]
-"""What the labels of a data set are: one class a sample, one number a sample, or a set of classes,
-as a row of 0 and 1.
+"""The kinds of labels: one class a sample, one number a sample, or a set of classes, as a row of 0
+and 1.
 """
 LABEL_DIMENSIONS: dict[LabelKind, int] = {"classes": 1, "numbers": 1, "sets": 2}
 """The dimensions of an array of labels, the first of which is that of the samples."""
@@ -109,7 +109,7 @@ class Dataset:
         Args:
             train: the items to train on.
             test: the items to test on.
-            labels: as for `from_arrays`.
+            labels: the kind of labels, as for `from_arrays`.
 
         Raises:
             TypeError: one has no length, such as an iterable data set.

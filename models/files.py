@@ -71,7 +71,7 @@ def libsvm(
         file: lines `label index:value index:value ...`.
         test_file: the test set in the same format, such as a9a.t.
         test_share: the share of the rows, between 0 and 1, without a `test_file`.
-        seed: of the choice of rows.
+        seed: the seed of the choice of rows.
         labels: `classes`, one a row; `numbers`, one a row, for regression, not scaled; or `sets` of
             classes, such as `1,3`, perhaps empty. Null: classes, and other labels are refused.
 

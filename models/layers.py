@@ -29,7 +29,7 @@ class Description(NamedTuple):
     """The sizes of a network, known without building it.
 
     Attributes:
-        layers: those of its module; activations of one sample.
+        layers: the layers of its module, with the activations of one sample.
         labels: the shape of the labels that it predicts, `()` or `(positions,)`.
         unfolds: whether the backend `unfold` can take it.
         least: samples that a mini-batch has at least: 2 under batch normalisation.

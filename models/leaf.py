@@ -24,7 +24,7 @@ class User(NamedTuple):
 
     Attributes:
         key: the config key that names their file.
-        file: that file.
+        file: the path of that file.
         x: inputs `(samples, ...)`.
         y: labels `(samples,)`.
     """
@@ -37,7 +37,8 @@ class User(NamedTuple):
 
 
 Decode = Callable[[Any], tuple[np.ndarray, np.ndarray]]
-"""From the data of a user to inputs and labels; raises where they are not as expected."""
+"""A function from the data of a user to inputs and labels; raises where they are not as expected.
+"""
 
 
 def femnist(file: str, test_file: str) -> Dataset:
@@ -49,7 +50,7 @@ def femnist(file: str, test_file: str) -> Dataset:
     Args:
         file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train`
             of LEAF.
-        test_file: the same for test samples: `data/femnist/data/test`.
+        test_file: JSON or a folder, as `file`, with test samples: `data/femnist/data/test`.
 
     Source: Caldas et al. (2018), arXiv:1812.01097; Cohen et al. (2017), arXiv:1702.05373.
 
@@ -69,8 +70,9 @@ def leaf(file: str, test_file: str, shape: str = "") -> Dataset:
 
     Args:
         file: LEAF's JSON of training samples, or a folder of such files.
-        test_file: the same for test samples.
-        shape: of an input of numbers, such as 1x28x28; by default as they are nested.
+        test_file: JSON or a folder, as `file`, with test samples.
+        shape: the shape of an input of numbers, such as 1x28x28; by default that of the nested
+            lists.
 
     Source: Caldas et al. (2018), arXiv:1812.01097.
 
@@ -197,7 +199,7 @@ def _read_users(key: str, name: str, decode: Decode, expected: str) -> Iterator[
     """The users of a file, or of a folder's `*.json` in order.
 
     Args:
-        expected: what `decode` expects, as text.
+        expected: the description of what `decode` expects.
     """
     path, numbers, samples = Path(name), 0, 0
     files = [path]

@@ -246,4 +246,4 @@ LOSS_OF_LABELS: dict[LabelKind, str] = {
     "numbers": "mean_squared",
     "sets": "binary",
 }
-"""What is minimised where nothing else is said."""
+"""The default loss of each kind of labels."""

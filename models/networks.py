@@ -90,7 +90,7 @@ class MLP:
 
     Attributes:
         hidden: units of each hidden layer.
-        activation: of the hidden units.
+        activation: the activation of the hidden units.
 
     Raises:
         ValueError: a hidden size below 1.

@@ -102,7 +102,7 @@ class QuadraticForm(ABC):
         return self._initial + self.jitter * noise
 
     def layers(self) -> list[Layer]:
-        """Its coordinates, for pipelines to cut, as layers of equal work."""
+        """The layers: one per coordinate, of equal work, for pipelines to cut."""
         numbers = range(1, self.params + 1)
         return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in numbers]
 

@@ -176,8 +176,8 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
 
 @cache
 def _protocols_of(settings: Any) -> list[tuple[str, list[Any], tuple[type, ...], bool]]:
-    """Of each field that objects of users may fill: its name, the protocols that these may fulfil,
-    the other types of its annotation, and whether it holds a sequence of them.
+    """The fields that objects of users may fill: name, protocols that such an object may fulfil,
+    other types of the annotation, and whether the field holds a sequence of them.
     """
     result = []
     for field in fields(settings):

@@ -51,8 +51,8 @@ class Config(Part):
         record: further recordings.
         seed: the seed of everything random; `cluster.seed` and `learning.seed` follow it where they
             are null.
-        device: where gradients are computed; `auto` is a GPU where there is one.
-        backend: how gradients are computed: `auto` takes `threads` on a CPU, and on a GPU the
+        device: the device that computes gradients; `auto` is a GPU where there is one.
+        backend: the code that computes gradients: `auto` takes `threads` on a CPU, and on a GPU the
             fastest of the others.
         threads: the number of threads that compute gradients; one per core by default.
         sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings
@@ -148,7 +148,7 @@ def parse(
 
     Args:
         stored: the document is a result's: nothing is built, and no plugin is imported.
-        cache: of the configs of a grid: equal parts are parsed once.
+        cache: the parts that the configs of a grid share: equal parts are parsed once.
 
     Raises:
         ConfigError: an unknown key or name, a wrong type, a value out of range; names the dotted

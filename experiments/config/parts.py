@@ -48,7 +48,7 @@ class NamedChoice:
         tag: the key.
         parts: name -> part.
         default: the name where the key is missing; a function tells it from the other keys.
-        kinds: what a plugin may serve as -> further arguments of `part`.
+        kinds: kind of plugin -> further arguments of `part`.
         also: the types of values that may stand in place of a part: seconds, null.
     """
 
@@ -250,7 +250,7 @@ class LearningPart(Part):
     An optimiser with its own `weight_decay`, such as AdamW, replaces that of the rule.
 
     Attributes:
-        seed: of initial weights and mini-batches, where it differs from the run's.
+        seed: the seed of initial weights and mini-batches; by default the run's.
     """
 
     replaceable: ClassVar[frozenset[str]] = frozenset({"weight_decay"})

@@ -296,7 +296,7 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
 
 
 def _missing_members(recipe: type, kind: type) -> list[str]:
-    """What the class `recipe` lacks to serve as `kind`, in words."""
+    """The members that the class `recipe` lacks to serve as `kind`, in words."""
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
     available = {name for base in recipe.__mro__ for name in _names_in(base)}

@@ -318,7 +318,7 @@ def quantity_type(hint: Any, quantity: str) -> Any:
     """A type of numbers that takes a number as text with its unit, and whose errors name the unit.
 
     Args:
-        quantity: what the numbers measure, as in `laggard.units`.
+        quantity: the quantity of the numbers, as in `laggard.units`.
     """
 
     def read(value: Any, handler: Callable[[Any], Any]) -> Any:

@@ -48,7 +48,7 @@ Attributes:
     key: the limit of a run that grows.
     from: the first budget.
     to: the last budget.
-    factor: of the budgets of two rungs, and of their numbers of settings.
+    factor: the ratio of the budgets of two rungs, and of their numbers of settings.
     by: the measure at the end of a run by which settings are compared.
 """
 HALVING = create_model("HalvingPart", __base__=Part, __doc__=_HALVING_DOC, **_HALVING_KEYS)
@@ -59,7 +59,7 @@ class SearchPart(Part):
 
     Attributes:
         runs: number of different settings.
-        seed: of the draws.
+        seed: the seed of the draws.
         members: maximal number of settings in one run; by default all that can share it.
         only: numbers of the draws that are kept, from 0; by default all.
         halving: rungs: the best settings go on to a larger budget.

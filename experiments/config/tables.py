@@ -33,7 +33,7 @@ COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
 NAMES_OF = {"worker": RANK_COLUMNS, "from": ("from", "start"), "to": ("to", "until", "end")}
 """All names of a column."""
 QUANTITIES_OF = {"from": "time", "to": "time", "latency": "time", "bandwidth": "bandwidth"}
-"""What the numbers of a column measure; a unit at the end of its name counts."""
+"""The quantity of each column of numbers; a unit at the end of its name counts."""
 DOWN, ANY = "down", ("", "*")
 
 
@@ -47,7 +47,7 @@ class SlowdownTable(Recorded):
         file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
             `to` means for ever, and `factor`: a number, or `down`. Columns may end in another unit,
             as `from_ms`.
-        unit: of `from` and `to`: s, ms, us or ns; by default what their names end with, else s.
+        unit: the unit of `from` and `to`: s, ms, us or ns; by default that in their names, else s.
     """
 
     def __init__(self, file: str, unit: TimeUnit | None = None) -> None:
@@ -73,10 +73,10 @@ class NetworkTable(Changes):
             ever, `bandwidth` in bytes per second, of the pair's link, the sender's up link, the
             receiver's down link or all cards, and `latency` in seconds; where one of the two is
             empty, it does not change.
-        unit: of `from`, `to` and `latency`: s, ms, us or ns; by default what their names end with,
-            else s.
-        bandwidth_unit: of `bandwidth`, as Mbit/s or GB/s; by default what its name ends with, else
-            bytes/s.
+        unit: the unit of `from`, `to` and `latency`: s, ms, us or ns; by default that in their
+            names, else s.
+        bandwidth_unit: the unit of `bandwidth`, as Mbit/s or GB/s; by default that in its name,
+            else bytes/s.
     """
 
     def __init__(

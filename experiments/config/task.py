@@ -242,12 +242,12 @@ class Sizes(NamedTuple):
     """The sizes of a data set that are known without torch.
 
     Attributes:
-        shape: of an input.
+        shape: the shape of an input.
         classes: number of classes.
         samples: number of training samples.
         labels: the shape of a sample's labels.
         writers: number of writers, where samples name them.
-        label_kind: as in `Dataset`.
+        label_kind: the kind of labels, as in `Dataset`.
     """
 
     shape: tuple[int, ...]

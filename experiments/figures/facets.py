@@ -35,7 +35,7 @@ class FacetAxis(NamedTuple):
 
     @property
     def values(self) -> list[str]:
-        """Its values as text, in the order of the sweep."""
+        """The axis's values as text, in the order of the sweep."""
         return list(dict.fromkeys(self.texts))
 
 

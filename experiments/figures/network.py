@@ -152,7 +152,7 @@ def busiest(graph: nx.DiGraph) -> tuple[int, int]:
 
 
 def _cost(cards: nx.MultiDiGraph, size: float, network: Network) -> str:
-    """What the busiest card carries, and how long that takes where its bandwidth is known."""
+    """The load of the busiest card, and its seconds if the bandwidth is known."""
     up, down = busiest(cards)
     load = f"busiest card: {up} up, {down} down"
     if network.changes is not None or not math.isfinite(network.bandwidth) or not size:
@@ -255,7 +255,7 @@ def _draw_nodes(axes: Axes, places: list[Place], size: float, colour: str, marke
 def utilisation(
     results: Runs, path: File = None, bins: int = 120, label: Label | None = None
 ) -> Figure:
-    """How busy each card was: the bytes that went up and down it in each of `bins` time bins.
+    """The utilisation of each card: the bytes up and down it in each of `bins` time bins.
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a
     message that queues is drawn as if it went slowly. A row a direction of a card; as a share of

@@ -113,7 +113,7 @@ class Panels(Generic[PanelGroup]):
     Attributes:
         groups: the groups, in the order of the panels.
         axes: the panels whose lines the legend names.
-        notes: what the reader must know.
+        notes: the notes for the reader.
 
     Raises:
         ValueError: there are more than `limit` groups.
@@ -139,7 +139,7 @@ class Panels(Generic[PanelGroup]):
         Args:
             size: width and height in inches.
             columns: the panels in one row.
-            options: of `Figure.subplots`.
+            options: the options of `Figure.subplots`.
         """
         with styled_figure(*size, path, layout) as figure:
             self.axes = panels_of(figure, len(self.groups), columns, **options)
@@ -208,7 +208,7 @@ def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[
     """`count` panels in rows of `columns`; the last row may not be full.
 
     Args:
-        options: of `Figure.subplots`.
+        options: the options of `Figure.subplots`.
     """
     rows = math.ceil(count / columns)
     panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
@@ -306,7 +306,7 @@ def draw(
     The y axis of an accuracy leaves out a steep ascent at the start.
 
     Args:
-        looks: of the lines of all panels, by their names; by default those of `lines` alone.
+        looks: the looks of the lines of all panels, by name; by default those of `lines` alone.
 
     Raises:
         ValueError: `x` is not an axis.
@@ -404,7 +404,7 @@ def legend(
 
     Args:
         axes: the panels whose lines the legend names, each name once.
-        title: what the figure shows of a sweep; empty where it shows all.
+        title: the part of a sweep that the figure shows; empty if it shows all.
     """
     panels = [axes] if isinstance(axes, Axes) else list(axes)
     handles: dict[str, Any] = {}

@@ -338,7 +338,7 @@ def _draw_target_times(
 
 
 def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
-    """As many times sooner as there are workers, within the heights of the lines."""
+    """Draw the line of ideal speed-up, within the heights of the other lines."""
     heights = axes.get_ylim()
     ends = np.array([fewest, most], float)
     sooner = seconds * fewest / ends

@@ -126,7 +126,7 @@ def timeline(
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
         path: where the figure is saved.
-        until: where the window ends (s); by default when the fastest worker's 30th gradient ends.
+        until: the end of the window (s); by default when the fastest worker's 30th gradient ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
 
     Raises:

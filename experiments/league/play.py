@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 EXTENT = 1.5
 """The length of a run that reports, in time limits: a later arrival at the target is a miss."""
 ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
-"""What the target is easier than what the overlapped all-reduce reaches within the time limit."""
+"""The margin by which the target is easier than the overlapped all-reduce's final value."""
 AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
 SLOW_FACTOR = 5
 MEASURES_SHOWN = ("final", "waiting", "gradients", "cost_to")
@@ -56,8 +56,8 @@ class EntrantRow:
     Attributes:
         entrant: the method.
         choice: the choice of its trials.
-        times: by condition the seconds to the target, in the order of the seeds; infinite where it
-            was missed.
+        times: for each condition the seconds to the target, in the order of the seeds; infinite
+            where it was missed.
         places: the place by condition.
         measures: medians over the seeds on the cluster as given: `final` (accuracy or loss),
             `waiting`, `gradients` (computed in a run) and `cost_to` (worker-seconds to the target).
@@ -127,7 +127,7 @@ def play(
     """Play a league.
 
     Args:
-        names: of the methods, as `names_of_methods` gives them; their order changes nothing.
+        names: the names of the methods, as of `names_of_methods`; their order changes nothing.
         simulate: simulates runs, as `partial(sweep, out=out)` does.
         budget: gradients of a method's trials, in what the overlapped all-reduce computes within
             the time limit.

@@ -135,7 +135,7 @@ def _task_of(config: Config) -> dict[str, str]:
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the tuning rows choose, by the swept keys of the config, for each target.
+    """The choices of the tuning rows, by the swept keys of the config, for each target.
 
     Args:
         tuned: the rows of the tuning seeds.

@@ -29,7 +29,7 @@ FORMS = {
     "outer": "g g^T",
     "exact": "the exact Hessian",
 }
-"""What the forms of compensation are called."""
+"""The names of the forms of compensation."""
 LARGEST_SET = 10
 """Seeds of a set that chooses."""
 StrengthAndRate = tuple[float, float]
@@ -117,7 +117,7 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Se
 
 
 def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
-    """Why the choice of settings bears no word: it lies at an end, or two sets of seeds disagree."""
+    """The reason why the choice bears no word: it lies at an end, or sets of seeds disagree."""
     if not lies_inside(choosing, *best_settings_of(choosing)):
         return "the best rate or strength lies at an end of its grid"
     seeds = sorted(choosing["seed"].unique())

@@ -11,7 +11,7 @@ from laggard.experiments.results.selection import best_settings
 
 AT_AN_END = "a best rate lies at an end of its grid"
 TUNE, REPORT, SEEN = "tune", "report", "seen"
-"""What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
+"""The purpose of a seed; `seen` if it reports, but had been seen before the bar was fixed."""
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
@@ -91,7 +91,8 @@ def choose_best(
     which is empty unless the best lies at an end of its grid.
 
     Args:
-        by: as in `best` of laggard.experiments.results: accuracy, loss, time or updates.
+        by: the criterion, as in `best` of laggard.experiments.results: accuracy, loss, time or
+            updates.
     """
     rows = table[(table["role"] == TUNE) & (table["measure"] == measure)]
     value = rows["value"].mask(rows["lost"])

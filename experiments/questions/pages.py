@@ -33,7 +33,7 @@ def write_pages(first: Path, folder: Path) -> list[Path]:
 
     Args:
         first: the first page; the cards lie beside it, in `docs/questions`.
-        folder: where the tables of numbers are, and the figures go.
+        folder: the folder of the tables of numbers and of the figures.
     """
     written = []
     for name, question in QUESTIONS.items():
@@ -52,7 +52,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     """The first page, and the cards with the numbers that are stored, by their paths.
 
     Args:
-        first, folder: as in `write_pages`.
+        first, folder: the arguments of `write_pages`.
     """
     answers = {}
     texts = {}

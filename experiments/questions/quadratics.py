@@ -1,4 +1,4 @@
-"""On quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
+"""Quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
 
 from dataclasses import replace
 from typing import NamedTuple

@@ -54,7 +54,7 @@ BORNE = 8
 
 
 def decide_batch(table: pd.DataFrame) -> list[Answer]:
-    """How the largest rate that trains falls with the batch under delay, at equal updates; and at
+    """The fall of the largest rate that trains with the batch under delay, at equal updates; and at
     equal epochs, where larger batches make fewer updates.
     """
     answers = []

@@ -198,7 +198,7 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
 # --- stable-rate
 
 LIMIT_TOLERANCE = 0.1
-"""How far from theory's limit a measured one may be; ours."""
+"""The bar, ours, on the distance of a measured limit from theory's."""
 NETWORK_NAMES = {
     "smooth": "a network of tanh units",
     "parts": "the same with mini-batches of a quarter of the images",

@@ -62,7 +62,7 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
 
 
 def _backups(table: pd.DataFrame) -> list[Answer]:
-    """On a quadratic: time to a loss without backups over that with the best number of them."""
+    """Time to a loss of a quadratic without backups over that with the best number of them."""
     own = select(table, study="backups")
     if own.empty:
         return []

@@ -1,4 +1,4 @@
-"""From the numbers of seeds to an estimate, and from an estimate to a word about a paper's sentence.
+"""Estimates from the numbers of seeds, and the word of an estimate about a paper's sentence.
 
 A word rests on the mean and on the median. It needs seeds that nobody had seen when the bar, the
 rates and the statistic were fixed, and at least `LEAST_SEEDS` of them.

@@ -18,7 +18,7 @@ INVALID_ESCAPE = re.compile(r'\\(u(?![0-9a-fA-F]{4})|[^"\\/bfnrtu])')
 TRAILING_COMMA = re.compile(r",(\s*[\]}])")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 MAX_CUTS = 1000
-"""How many ends of events are tried, from the end of a file that was cut off."""
+"""The number of ends of events that are tried, from the end of a file that was cut off."""
 
 
 def read_trace(path: Path) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
 
     Args:
         results: one run, or the runs of a sweep.
-        question: to stand below the title; by default what the results' configs asked.
+        question: the question below the title; by default that of the results' configs.
     """
     if question is None:
         question = common_question(results)

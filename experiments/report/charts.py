@@ -312,7 +312,7 @@ def _gradients(rows: pd.DataFrame) -> Mapping[str, Any]:
 
 
 def _end_of_first_view(rows: pd.DataFrame) -> float:
-    """When the fastest worker's 30th gradient ends, or the last of fewer."""
+    """The moment at which the fastest worker's 30th gradient ends, or the last of fewer."""
     if not len(rows):
         return 1.0
     ends = rows.groupby("worker")["time"].nth(FIRST_GRADIENTS - 1)

@@ -168,7 +168,7 @@ def first_at_target(
 
     Args:
         measure: `test_accuracy`, reached from below, or a loss, reached from above.
-        targets: by the name of the run.
+        targets: the targets by the name of the run.
     """
     key = ["run", "member"]
     metrics = results.metrics.assign(run=lambda table: table["run"].astype(str))

@@ -121,7 +121,7 @@ def _rival(table: Table, rows: Sequence[Setting]) -> Setting | None:
 
 
 def _advice_on_budget(results: Results, estimates: Sequence[Estimate]) -> list[str]:
-    """Where settings miss the target before the end, or meet it at the first evaluation."""
+    """The remark on settings that miss the target, or meet it at the first evaluation."""
     _, target = goal(results)
     reached = [estimate.reached == estimate.n for estimate in estimates]
     limits = dict.fromkeys(result.manifest["reached"] for result in results)

@@ -48,7 +48,7 @@ class Table:
         values: the measures.
         cells: the estimate of each cell, row by row.
         titles: the title of each measure.
-        notes: how to read it: n, intervals, what was chosen.
+        notes: the explanation: n, intervals, chosen settings.
         question: the question that the configs ask, if they share one.
     """
 
@@ -182,7 +182,7 @@ def table(
         columns: a key whose settings are columns.
         values: keys of `MEASURES`. Default: accuracy or loss, with a target time_to and updates_to,
             and staleness.
-        target: as in `measure_runs`.
+        target: the target, as in `measure_runs`.
         chosen: the choice of the best settings, if any was made; its results replace `results`.
             Chosen keys are rows too, or are noted.
         against: settings of some keys, as in `{"method": "sync"}`: cells are then differences from

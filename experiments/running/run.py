@@ -158,8 +158,8 @@ def run_job(
 
     Args:
         resumable: the ids of runs of which killed processes left snapshots.
-        folders: where plugins are looked for.
-        plugins: those of `__main__`, as `pack_plugins` makes them.
+        folders: the folders in which plugins are looked for.
+        plugins: the plugins of `__main__`, as `pack_plugins` makes them.
     """
     start = perf_counter()
     failure = ""

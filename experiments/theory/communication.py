@@ -140,7 +140,7 @@ class Slice(NamedTuple):
     Attributes:
         ready: the moment (s) from which on it can be sent.
         layer: the index of its layer, from the front.
-        seconds: how long it takes to send.
+        seconds: the time that it takes to send.
     """
 
     ready: float

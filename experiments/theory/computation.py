@@ -105,7 +105,7 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
     """Pr(fewer than K workers are done) `(moments,)`.
 
     Args:
-        done: of each worker the probability that it is done `(moments,)`; workers are independent.
+        done: for each worker the probability that it is done `(moments,)`; workers are independent.
     """
     counts = np.zeros((K, len(done[0])))
     counts[0] = 1.0

@@ -40,9 +40,9 @@ class Published(NamedTuple):
     Attributes:
         source: the source of the measurements.
         unit: the unit of the figures.
-        figures: by the labels of a run of the config as text, in the order of its axes, without the
-            axis `transfer`.
-        cluster: where its figures are predictions, and not bounds.
+        figures: the figures by the labels of a run of the config as text, in the order of its axes,
+            without the axis `transfer`.
+        cluster: the cluster, if the figures are predictions and not bounds.
     """
 
     source: str

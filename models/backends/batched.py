@@ -110,7 +110,7 @@ class Batched:
 
 @contextmanager
 def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
-    """On a GPU, full float32 precision and deterministic kernels.
+    """Compute with full float32 precision and deterministic kernels on a GPU.
 
     Only settings that differ are changed, and restored.
     """

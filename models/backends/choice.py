@@ -36,7 +36,7 @@ def choose(
     which takes half the time of `vmap`, else of `vmap`.
 
     Args:
-        threads: of a CPU; None for one per core.
+        threads: the number of CPU threads; None for one per core.
         chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:

@@ -46,9 +46,9 @@ class AllReduce(Compressing, Reducing, Bucketed):
     and halving, tree.
 
     Attributes:
-        collective: how the gradients are summed. The naive ring forwards whole gradients; on the
-            mesh every node sends its own to every other; with `server` the first of the nodes add
-            up gradients and send the sum to all, each of which updates its own model;
+        collective: the collective that sums the gradients. The naive ring forwards whole gradients;
+            on the mesh every node sends its own to every other; with `server` the first of the
+            nodes add up gradients and send the sum to all, each of which updates its own model;
             `hierarchical` goes inside and across the network's hosts, or groups.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one
             on while the next comes, which hides the latency. With `sharing: fifo` only.

@@ -41,7 +41,7 @@ class LocalAllReduce(Compressing, Reducing):
 
     Attributes:
         local_steps: H, mini-batches of each node from one average to the next.
-        weighting: how much a node counts in the average: by its number of samples, or equally.
+        weighting: the weight of a node in the average: by its number of samples, or equal.
         reset: whether the nodes' optimisers reset their buffers at every average.
     """
 

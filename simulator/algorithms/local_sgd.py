@@ -43,7 +43,7 @@ class LocalSGD(Compressing, Sharded):
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
         average: whether the models (`weights`) or their changes (`updates`) are averaged.
-        weighting: how much a worker counts in an average: by its number of samples, as in
+        weighting: the weight of a worker in an average: by its number of samples, as in
             McMahan et al., or equally, as in Stich. Without effect if all have equally many.
         reset: whether the workers' optimisers reset their buffers at every read.
         wait_for: N, workers per round, or below 1 their share, rounded up; all by default.

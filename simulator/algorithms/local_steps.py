@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Correction = Callable[[GradientPromise, "Tensor"], GradientPromise]
-"""From a gradient and the model `(ensemble, params)` at which it is taken to the one of the step."""
+"""A function of a gradient and its model `(ensemble, params)` that returns the step's gradient."""
 
 
 class LocalSteps(NamedTuple):

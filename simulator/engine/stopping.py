@@ -21,7 +21,8 @@ class Stop(Settings):
     Attributes:
         epochs: samples of the mini-batches whose gradients were applied, over the size of the
             training set.
-        updates: of the model; where each of P nodes keeps a model, an update of one counts 1/P.
+        updates: updates of the model; where each of P nodes keeps a model, an update of one counts
+            1/P.
         gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
         accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside

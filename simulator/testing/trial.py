@@ -115,7 +115,7 @@ class Bowl:
         return torch.logspace(0, -2, self.dim, dtype=torch.float64)
 
     def layers(self) -> list[EqualLayer]:
-        """Its coordinates, for pipelines to cut."""
+        """The layers: one per coordinate, for pipelines to cut."""
         return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:

@@ -62,7 +62,7 @@ class ServerCrash(Settings):
         at: when it crashes (s).
         uptime: instead, the time from the start, and from each return, to the next crash (s): a
             number, or a law.
-        restore_seconds: from a crash to the return (s).
+        restore_seconds: the time from a crash to the return (s).
         shard: the number of the server's shard, from 0.
 
     Source: Qiao et al. (2019), arXiv 1810.07354 (partial recovery).

@@ -23,8 +23,8 @@ class Members(Settings):
 
     Attributes:
         start: when a worker first joins (s): a number, or a law that is drawn for each worker.
-        uptime: how long a worker stays (s); null is for ever.
-        downtime: how long a worker that has left is away (s); null is for ever.
+        uptime: the time for which a worker stays (s); null is for ever.
+        downtime: the time for which a worker that has left is away (s); null is for ever.
     """
 
     start: float | Distribution = 0.0

@@ -29,8 +29,8 @@ PROBES: Mapping[str, Probe] = {
     "momentum": momentum,
     "variation": variation,
 }
-"""From a config, and the arguments of `simulate`, to a row for each number: its `member`, `number`
-and whatever tells it from the member's others.
+"""A function from a config and the arguments of `simulate` to a row for each number: its `member`,
+`number` and whatever tells it from the member's others.
 """
 
 

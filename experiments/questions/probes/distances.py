@@ -126,7 +126,7 @@ class ExpansionProbe(Uncompensated):
 
 
 def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How close gradients of several compensations would be to the fresh one, along a run without
+    """Distances to the fresh gradient that several compensations would have, along a run without
     compensation.
 
     As in `closeness`, E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|, of every tenth

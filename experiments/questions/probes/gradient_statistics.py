@@ -31,7 +31,7 @@ class VariationProbe(Uncompensated):
     Attributes:
         task: takes the gradients, and products with the Hessian.
         batches: mini-batches for the measurements.
-        measured: by name, a number a measurement, each `(ensemble,)`.
+        measured: numbers by name, one per measurement, each `(ensemble,)`.
         seen: the number of updates so far, as the length of a list.
         begun: the weights at which the measurement began.
     """

@@ -26,11 +26,11 @@ minimum.
 EVALUATIONS = 600  # gradients of the search for a minimum
 POWER = 40  # iterations for the sharpness
 APART = 0.001
-"""How far from the minimum descent begins, along the direction in which it is sharpest."""
+"""The distance from the minimum at which descent begins, along its sharpest direction."""
 LEFT = 10 * APART
 """A deviation beyond which the minimum has been left, whatever comes then."""
 SAMPLE_PARTS = 4
-"""A mini-batch of `leaving_by_parts` is one of so many parts of the samples."""
+"""The number of parts of the samples, each a mini-batch of `leaving_by_parts`."""
 PERIODS = 6  # of the oscillation at the limit; the first is the start's
 
 
@@ -61,7 +61,7 @@ class BesideMinima:
 
     Attributes:
         task: takes the gradients of the loss.
-        minima: of each member.
+        minima: the minimum of each member.
         limit: the learning rate at which theory has descent on curvature 1 oscillate for ever.
         parts: with more than one, each gradient is that of a random part of the samples, less that
             of the same part at the minimum, which so stays where it is.
@@ -145,7 +145,7 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
     where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
 
     Args:
-        parts: of `BesideMinima`.
+        parts: the `parts` of `BesideMinima`.
 
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
     expansion is.

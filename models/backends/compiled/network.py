@@ -54,8 +54,8 @@ class Network:
             x: inputs `(samples, ...)`.
             y: labels `(samples,)`.
             index: mini-batches `(models, batch)`.
-            gradients: to be written, `(models, params)`.
-            losses: to be written, `(models,)`.
+            gradients: the output, `(models, params)`.
+            losses: the output, `(models,)`.
 
         Raises:
             IndexError: a label is not a class of the network, or an index is not of a sample.

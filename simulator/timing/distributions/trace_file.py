@@ -55,7 +55,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
         worker: the name of the column of ranks, or `columns` where each worker has a column. By
             default, a table whose columns of numbers are named `worker0` or `rank0` and so on has a
             column for each.
-        unit: of the durations; by default what the column's name says, or else seconds.
+        unit: the unit of the durations; by default that in the column's name, or else seconds.
 
     Raises:
         InvalidSettingError: a line is not valid; the message names it.
