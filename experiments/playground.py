@@ -31,13 +31,13 @@ from laggard.simulator.algorithms import ALGORITHMS
 
 MEAN_SECONDS = 0.01
 MESSAGE_BYTES = 246_824
-"""LeNet-5's parameters in single precision."""
+"""The size of a message: LeNet-5's parameters in single precision."""
 GRADIENTS_PER_WORKER = 40
-"""The length of a simulation."""
+"""The length of a simulation, in gradients of each worker."""
 MOST_SECONDS = 5.0
-"""Of CPU time that a simulation may take."""
+"""The CPU time that a simulation may take (s)."""
 SHOWN_GRADIENTS = 30
-"""Of each worker in the timeline, from the start."""
+"""Gradients of each worker in the timeline, from the start."""
 TOPOLOGY_KEYS = ("topology", "graph", "arguments")
 
 

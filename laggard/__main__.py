@@ -11,7 +11,7 @@ import warnings
 from typing import NoReturn
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""Ctrl-C, and what batch systems end a job with; and the line for each."""
+"""The signals of Ctrl-C and of batch systems that end a job, and the line for each."""
 WATCHED = 0.5  # seconds between two checks that the parent of a worker process is alive
 
 

@@ -210,7 +210,7 @@ SPATIAL: dict[type[nn.Module], int] = {
     nn.Dropout2d: 2,
     nn.Dropout3d: 3,
 }
-"""Torch's layers -> how many of the last dimensions share a number of the mask."""
+"""Torch's layers -> the number of last dimensions that share an entry of the mask."""
 
 
 def key_of(drawn: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_RUNS_SHOWN = 100
-"""Runs of a sweep that have a line; of more the first, and their number."""
+"""The number of a sweep's runs that get a line; further runs are counted."""
 
 
 def simulation_arguments(parser: ArgumentParser) -> None:

@@ -54,11 +54,11 @@ UNUSED: dict[str, dict[str, Any]] = {
 MESSAGE: dict[str, Any] = {"colors": PALETTE[3], "linewidth": 0.9, "zorder": 3}
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "none", "markersize": 9}
 PHASES = ("network down", "compute", "network up", "barrier", "queue")
-"""From the read to the worker; computing; to the target; waiting for the other gradients of the
-same update; waiting for the update.
+"""The way of the weights to the worker; computing; the way to the target; waiting for the other
+gradients of the same update; waiting for the update.
 """
 UNSPLIT = "network up, queue, barrier"
-"""The last three together, where a run did not record when gradients arrived."""
+"""The last three phases together, if a run did not record when gradients arrived."""
 
 
 def occupation(results: Runs, path: File = None, label: Label | None = None) -> Figure:

@@ -26,8 +26,8 @@ from laggard.experiments.running.sweep import sweep
 from laggard.experiments.running.tuning import chosen_settings
 
 TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
-"""What `tune.by` compares -> the measure of the table that it reads: of runs with one batch size
-epochs are in the order of updates.
+"""Criterion of `tune.by` -> the measure of the table that it reads. With one batch size, epochs
+order runs as updates do.
 """
 
 

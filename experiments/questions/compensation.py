@@ -20,8 +20,8 @@ from laggard.experiments.questions.question import Answer, Picture, Question, St
 from laggard.experiments.questions.words import SeedEstimate, estimate, judge, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
-"""What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
-9.27 to 8.19 %.
+"""The share of ASGD's error that remains after half the gain of DC-ASGD-a in the paper, with 4
+workers: 9.27 to 8.19 %.
 """
 FORMS = {
     "constant": "DC-ASGD-c",
@@ -31,7 +31,7 @@ FORMS = {
 }
 """The names of the forms of compensation."""
 LARGEST_SET = 10
-"""Seeds of a set that chooses."""
+"""The largest number of seeds in a set that chooses."""
 StrengthAndRate = tuple[float, float]
 """A strength and a rate."""
 

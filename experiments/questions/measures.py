@@ -28,7 +28,7 @@ CURVE_MEASURES = {
     "loss_by_epoch": ("loss_at_{:g}", "test_loss", "epoch"),
     "loss_by_time": ("loss_at_{:g}s", "test_loss", "time"),
 }
-"""Curve -> what an evaluation is called, the column of its value and that of its place."""
+"""Curve -> the name of an evaluation's measure, the column of its value and that of its place."""
 
 
 def take(

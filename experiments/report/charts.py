@@ -36,7 +36,7 @@ from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 
 COLOURS = (*PALETTE[:6], "#8c564b", "#999999")
-"""Of lines: black would vanish in dark mode."""
+"""The colours of lines: black would vanish in dark mode."""
 BOKEH_DASHES: tuple[Any, ...] = ("solid", [8, 3], [2, 3], [8, 3, 2, 3])
 TOOLS = "xpan,xbox_zoom,xzoom_in,xzoom_out,reset,save"
 BAND_STYLE: dict[str, Any] = {"fill_color": "colour", "fill_alpha": 0.12, "line_color": None}
@@ -57,9 +57,9 @@ TOOLTIPS = [
     ("computed from, to", "@started{0.0000} s, @computed{0.0000} s"),
     ("", "@status{custom} at @ended{0.0000} s"),
 ]
-"""Of a gradient in a timeline."""
+"""The tooltip of a gradient in a timeline."""
 MAX_HEIGHT = 700
-"""Of the rows of a timeline, in pixels."""
+"""The largest height of a timeline's rows, in pixels."""
 FIRST_GRADIENTS = 30
 """Gradients of the fastest worker that a timeline shows at first."""
 STATUS_NAMES = ("applied", "dropped", "cancelled")

@@ -33,7 +33,9 @@ DISCRETE: dict[type, Callable[[Any], Sequence[tuple[float, float]]]] = {
 }
 """Laws of few values, each with its probability."""
 FLUSHED_SECONDS: Forms[float] = Forms()
-"""With constant times, on a free network; of an algorithm, a cluster and the model's layers."""
+"""Seconds of an update with constant times on a free network, from an algorithm, a cluster and the
+model's layers.
+"""
 
 
 def order_statistic(

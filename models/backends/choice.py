@@ -19,7 +19,7 @@ BATCHED: Mapping[str, Callable[[nn.Module, Loss], Backend]] = {
     "unfold-graphs": lambda module, loss: Graphs(Unfolded(module, loss)),
     "vmap-graphs": lambda module, loss: Graphs(Batched(module, loss)),
 }
-"""All models in one call, by name."""
+"""The backends that compute all models in one call, by name."""
 
 
 def choose(
