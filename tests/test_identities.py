@@ -72,7 +72,7 @@ def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron
 
 
 @pytest.mark.parametrize("algorithm", [SyncPS, AsyncPS, SGP, lambda rule: AllReduce(rule, "ring")])
-def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, batched):
+def test_every_backend_learns_like_the_slow_path(algorithm, perceptron, batched):
     """One gradient after the other by threads, against all in flight and all members in one call;
     up to rounding.
     """

@@ -51,7 +51,7 @@ def command_of(words):
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_that_a_page_shows_is_there(line):
+def test_shown_command_exists(line):
     """Its options are checked too if it has arguments; `laggard sweep` without any is about the
     command.
     """

@@ -44,7 +44,7 @@ def test_numbers_have_three_digits(number, text):
     assert rounded(number) == text
 
 
-def test_a_speed_is_work_over_process_time(monkeypatch):
+def test_speed_is_work_over_process_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(alternation, "process_time", lambda: now[0])
 
@@ -98,7 +98,7 @@ def test_the_engine_is_as_fast_as_its_gradients(algorithm, workers, members, mon
     assert gradients.engine_speed(given, 400) == pytest.approx(500, rel=0.02)
 
 
-def test_text_book_lenet5_is_the_same_function():
+def test_textbook_lenet5_is_the_same_function():
     ours, theirs = LeNet5().build((1, 28, 28), 10), plain.text_book_lenet5()
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         other.data = mine.data
@@ -206,7 +206,7 @@ def test_sixteen_workers_nearly_match_best_plain_loop(method):
     assert best_of(4, ratio, 0.8) >= 0.8
 
 
-def test_recorded_updates_are_held_against_a_gibibyte(monkeypatch):
+def test_recorded_updates_fit_a_gibibyte(monkeypatch):
     monkeypatch.setattr(clock, "in_a_process", lambda *_: (2**30, 3 * 10**7, 5e6))
     (row,) = clock.recording(False, torch.device("cpu"))
     assert row.ratios == [1.0]

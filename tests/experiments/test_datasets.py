@@ -97,7 +97,7 @@ def test_sizes_known_before_a_run_are_right(name, data, monkeypatch):
 
 
 @pytest.mark.parametrize("release", ["CIFAR10", "CIFAR100"])
-def test_broken_release_is_one_line(release, small_cifar, tmp_path, mistake, capsys):
+def test_broken_release_gives_one_line_error(release, small_cifar, tmp_path, mistake, capsys):
     found = getattr(cifar, release)
     file = tmp_path / found.folder / found.test
     file.write_bytes(file.read_bytes()[:-100])
@@ -249,7 +249,7 @@ def test_table_gives_workers_their_samples(data, suffix):
     ],
 )
 @pytest.mark.parametrize("name", ["synthetic", "own:ten"])
-def test_unfit_table_of_shards_is_one_line(
+def test_unfit_table_of_shards_gives_one_line_error(
     name,
     rows,
     key,

@@ -80,7 +80,7 @@ def test_rows_that_missed_the_target_come_last(toy, tmp_path):
         ("evaluate={every_updates: 3, target_accuracy: 0.7}", "one seed cannot tell"),
     ],
 )
-def test_too_small_budget_names_what_to_change(toy, tmp_path, override, expected):
+def test_too_small_budget_names_key_to_change(toy, tmp_path, override, expected):
     notes = rank(swept(toy, tmp_path, METHODS, override)).notes
     assert [note for note in notes if expected in note]
 

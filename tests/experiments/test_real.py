@@ -205,7 +205,7 @@ def test_no_process_outlives_a_killed_command(tmp_path):
         ),
     ],
 )
-def test_what_real_processes_cannot_do_is_refused(tmp_path, overrides, message):
+def test_unsupported_real_config_is_refused(tmp_path, overrides, message):
     with pytest.raises(ConfigError) as caught:
         check_real(spec_of(tmp_path, *overrides))
     assert message in str(caught.value)
@@ -583,7 +583,7 @@ def test_the_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkey
     assert set(commands_calibrate_and_compare(capsys)["agrees"].dropna()) == {"yes"}
 
 
-def test_what_the_commands_cannot_do_is_one_line(tmp_path, mistake, monkeypatch):
+def test_unsupported_command_gives_one_line_error(tmp_path, mistake, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(QUADRATIC + "algorithm: async_ps\n")
     calibrate_cluster(known_run((0.02, 0.03)), runs(load("small.yaml"))[0], Path("real/small"))
@@ -614,7 +614,7 @@ def test_page_has_errors_at_other_message_sizes():
     ] == list(said.groups())
 
 
-def test_the_page_of_measurements_has_what_was_stored():
+def test_measurements_page_has_stored_numbers():
     """The page also has the error of the distribution alone, which is simulated here."""
     stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
     page = (ROOT / "docs/measurements.md").read_text()

@@ -133,7 +133,7 @@ def test_page_opens_by_itself_in_two_seconds(
     assert all(chart.size["width"] > 0.85 * (width - 85) for chart in charts)
 
 
-def test_which_method_at_factor_5_is_answered(
+def test_page_answers_best_method_at_factor_5(
     browse: Callable[..., Any], page: Path, results: Results
 ) -> None:
     driver = browse(page)

@@ -147,7 +147,7 @@ def ends(results, method, lr, seeds):
     return [every[seed]["test_accuracy"].iloc[-1] for seed in seeds]
 
 
-def test_each_seed_reports_what_the_others_chose(results):
+def test_each_seed_reports_choice_of_the_others(results):
     chosen = best(results, "learning.lr")
     made = table(results, values=["accuracy"], chosen=chosen)
     for method in ("sync", "late"):
@@ -362,7 +362,7 @@ def test_command_prints_the_table(folder, capsys):
         ("--value stalenes", "stalenes: no such value; did you mean staleness?"),
     ],
 )
-def test_wrong_option_is_one_line(folder, mistake, asked, message):
+def test_wrong_option_gives_one_line_error(folder, mistake, asked, message):
     assert message in mistake("table", folder, *asked.split())
 
 
@@ -428,7 +428,7 @@ def test_speedup_follows_from_equal_steps(tmp_path):
     assert measured["efficiency"] == pytest.approx({2: 1, 4: 0.5, 8: 0.025, 16: 0})
 
 
-def test_goodput_is_of_what_workers_had_time_for(tmp_path):
+def test_goodput_divides_by_possible_mini_batches(tmp_path):
     """Stays of three mini-batches and absences of one, ten times."""
     path = tmp_path / "spot.yaml"
     path.write_text(

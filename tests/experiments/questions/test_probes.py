@@ -46,7 +46,7 @@ def by_hand(strength, lr=0.1, delay=2, updates=12):
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
-def test_closeness_is_that_of_the_recursion(toy, strength):
+def test_closeness_follows_the_recursion(toy, strength):
     config = load(toy(text=DELAYED.replace("STRENGTH", str(strength))))
     rows = closeness(config, RunSpec(config).arguments())
     assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
