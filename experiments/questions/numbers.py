@@ -41,6 +41,12 @@ def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
     return rows
 
 
+def longest_wait(table: pd.DataFrame, measure: str) -> str:
+    """The measure that waits for the highest target, as `time_to_0.98`; empty without one."""
+    names = table.loc[table["measure"].str.startswith(f"{measure}_"), "measure"].unique()
+    return max(names, key=lambda name: float(name.removeprefix(f"{measure}_")), default="")
+
+
 def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
     """One number per seed; NaN if the run was lost.
 

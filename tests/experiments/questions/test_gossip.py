@@ -5,13 +5,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from laggard.experiments.questions.gossip import (
-    decide_accuracy,
-    decide_full_card,
-    decide_late,
-    decide_slow_node,
-    decide_time,
-)
+from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
+from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
 from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import rows, spread, table
 
