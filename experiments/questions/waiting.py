@@ -207,14 +207,17 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
     """The loss of accumulated over synchronous gradients, at one worker's high rate."""
     rows, seen = reporting(select(table, study="characters", measure="loss"))
     high = at_high_rate(rows)
-    best = rows.groupby(["seed", "method"])["value"].min().unstack("method")
+    epochs = select(table, study="characters", measure="epochs")["value"]
+    return [_restored(rows, high, epochs, seen), _harm(rows, high, seen)]
+
+
+def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: bool) -> Answer:
+    """Whether as many accumulated gradients as workers give the synchronous loss."""
+    # the oldest stored runs took one epoch, and did not store their number
+    is_short = epochs.empty or epochs.max() <= 1.5
     over = ratio(high["accumulated"], high["synchronous"])
-    stale = estimate(high["asynchronous"] - high["synchronous"])
-    taken = select(table, study="characters", measure="epochs")["value"]
-    # the stored runs of old took one epoch, and did not store it
-    is_short = taken.empty or taken.max() <= 1.5
-    why = "one epoch, after which all are far from converged" if is_short else ""
-    restored = Answer(
+    best = rows.groupby(["seed", "method"])["value"].min().unstack("method")
+    return Answer(
         asks="Does accumulating gradients restore Adam?",
         says="not within one epoch" if over.value > 1.05 else "yes",
         number=over,
@@ -224,14 +227,19 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
         at_most=1.05,
         bar_of="ours",
         seen=seen,
-        why=why,
+        why="one epoch, after which all are far from converged" if is_short else "",
         first_said="cannot tell here",
         beside={
             "each at its best rate": ratio(best["accumulated"], best["synchronous"]),
             "asynchronous over synchronous": ratio(high["asynchronous"], high["synchronous"]),
         },
     )
-    harm = Answer(
+
+
+def _harm(rows: pd.DataFrame, high: pd.DataFrame, seen: bool) -> Answer:
+    """Whether staleness harms, or the larger batch that synchronous gradients have too."""
+    stale = estimate(high["asynchronous"] - high["synchronous"])
+    return Answer(
         asks="Is it staleness or the larger batch that harms Adam at a high rate?",
         says="staleness" if stale.value > 0 else "the larger batch",
         number=stale,
@@ -243,7 +251,6 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
         seen=seen,
         beside={"at the lowest rate": _at_lowest_rate(rows)},
     )
-    return [restored, harm]
 
 
 def _at_lowest_rate(rows: pd.DataFrame) -> SeedEstimate:

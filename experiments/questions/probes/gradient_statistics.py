@@ -1,6 +1,6 @@
 """Along a run: the variation of gradients, and the distance of their products from the Hessian."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,14 +71,23 @@ def measure_variation(
     Args:
         read, now: the two models, `(ensemble, params)`.
     """
-    models = read.expand(len(batches), *read.shape), now.expand(len(batches), *now.shape)
-    before, after = (task.gradients(each.contiguous(), batches)[0].double() for each in models)
-    variance, change = before.var(0).sum(-1), (after - before).var(0).sum(-1)
+    before = _gradients_of(task, read, batches)
+    after = _gradients_of(task, now, batches)
+    variance = before.var(0).sum(-1)
+    variance_of_change = (after - before).var(0).sum(-1)
+    # the square of a mean over mini-batches is too large by its variance
     return {
         "variance": variance,
         "signal": before.mean(0).square().sum(-1) - variance / len(batches),
-        "change": (after - before).mean(0).square().sum(-1) - change / len(batches),
+        "change": (after - before).mean(0).square().sum(-1) - variance_of_change / len(batches),
     }
+
+
+def _gradients_of(task: Any, model: Tensor, batches: Sequence[Tensor]) -> Tensor:
+    """The gradients `(batches, ensemble, params)` of one model, in double precision."""
+    models = model.expand(len(batches), *model.shape).contiguous()
+    gradients, _ = task.gradients(models, batches)
+    return gradients.double()
 
 
 def measure_curvature(
@@ -98,13 +107,11 @@ def measure_curvature(
     for batch in batches:
         curved += task.hessian_products(read[None], step[None], [batch])[0].double()
         singles = list(batch.unsqueeze(-1).movedim(-2, 0))
-        each = task.gradients(read.expand(len(singles), *read.shape).contiguous(), singles)[
-            0
-        ].double()
-        whole = each.mean(0)
-        squared += (each * (each * step).sum(-1, keepdim=True)).mean(0)
-        outer += whole * (whole * step).sum(-1, keepdim=True)
-    curved, squared, outer = (each / len(batches) for each in (curved, squared, outer))
+        of_samples = _gradients_of(task, read, singles)
+        of_batch = of_samples.mean(0)
+        squared += (of_samples * (of_samples * step).sum(-1, keepdim=True)).mean(0)
+        outer += of_batch * (of_batch * step).sum(-1, keepdim=True)
+    curved, squared, outer = (total / len(batches) for total in (curved, squared, outer))
     return {
         "hessian": (curved * step).sum(-1),
         "fisher": (squared * step).sum(-1),

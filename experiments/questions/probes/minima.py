@@ -150,28 +150,31 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
     expansion is.
     """
-    algorithm = given["algorithm"]
+    task, algorithm = given["task"], given["algorithm"]
     limit, angle = critical(algorithm.delay, config.learning.momentum, nesterov=False)
     period = math.ceil(2 * math.pi / angle)
-    minima = [_find_once(config, given["task"], seed) for seed in given["learning_seeds"]]
+    minima = [_find_once(config, task, seed) for seed in given["learning_seeds"]]
     along = DeviationProbe(minima)
-    stop = Stop(updates=PERIODS * period)
-    simulate(
-        **{
-            **given,
-            "task": BesideMinima(given["task"], minima, limit, parts),
-            "algorithm": replace(algorithm, rule=replace(algorithm.rule, compensation=along)),
-            "stop": stop,
-            "evaluate": Evaluate(every_updates=stop.updates),
-        }
-    )
+    rule = replace(algorithm.rule, compensation=along)
+    updates = PERIODS * period
+    arguments = {
+        **given,
+        "task": BesideMinima(task, minima, limit, parts),
+        "algorithm": replace(algorithm, rule=rule),
+        "stop": Stop(updates=updates),
+        "evaluate": Evaluate(every_updates=updates),
+    }
+    simulate(**arguments)
+
+    # (periods, updates in a period, ensemble)
     deviations = torch.stack(along.deviations).unflatten(0, (PERIODS, period))
     swings = deviations.amax(1) - deviations.amin(1)
-    growth = (swings[-1] / swings[1]).masked_fill(deviations.abs().amax((0, 1)) > LEFT, math.inf)
+    has_left = deviations.abs().amax((0, 1)) > LEFT
+    growth = (swings[-1] / swings[1]).masked_fill(has_left, math.inf)
     numbers = {
         "growth": growth.tolist(),
-        "sharpness": [each.sharpness for each in minima],
-        "slope": [each.slope for each in minima],
+        "sharpness": [minimum.sharpness for minimum in minima],
+        "slope": [minimum.slope for minimum in minima],
     }
     return [
         {"member": member, "of": of, "number": number}
