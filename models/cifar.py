@@ -106,17 +106,19 @@ def _images(name: str, release: Release) -> Dataset:
 
     folder = find_release(name, release)
     # Constants, as for MNIST: sums of float32 would depend on the number of torch's threads.
-    mean, deviation = (
-        255 * torch.tensor(each).view(3, 1, 1) for each in (release.mean, release.deviation)
-    )
+    mean = 255 * torch.tensor(release.mean).view(3, 1, 1)
+    deviation = 255 * torch.tensor(release.deviation).view(3, 1, 1)
 
-    def part(files: tuple[str, ...]) -> "tuple[Tensor, Tensor]":
-        read = [read_records(folder / file, release, release.files[file]) for file in files]
-        pixels, labels = map(np.concatenate, zip(*read, strict=True))
-        x = torch.from_numpy(pixels).view(-1, 3, 32, 32).float().sub_(mean).div_(deviation)
-        return x, torch.from_numpy(labels).long()
+    def read_part(files: tuple[str, ...]) -> "tuple[Tensor, Tensor]":
+        parts = [read_records(folder / file, release, release.files[file]) for file in files]
+        pixels = np.concatenate([images for images, _ in parts])
+        classes = np.concatenate([classes for _, classes in parts])
+        x = torch.from_numpy(pixels).view(-1, 3, 32, 32).float()
+        return x.sub_(mean).div_(deviation), torch.from_numpy(classes).long()
 
-    return Dataset(name, *part(release.train), *part((release.test,)), release.classes)
+    x, y = read_part(release.train)
+    test_x, test_y = read_part((release.test,))
+    return Dataset(name, x, y, test_x, test_y, release.classes)
 
 
 def find_release(name: str, release: Release) -> Path:

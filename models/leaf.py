@@ -159,24 +159,26 @@ def _joined(train: Sequence[User], test: Sequence[User], classes: int) -> Sample
 def _texts(train: Sequence[User], test: Sequence[User]) -> Samples:
     """Texts as numbers of characters, `(samples, positions)`, and the next ones as labels."""
     samples = _joined(train, test, 0)
-    length = samples.x.dtype.itemsize // 4  # four bytes a character
-    points = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
-    following = samples.y.astype("U1").view(np.uint32).reshape(-1, 1)
-    alphabet, codes = np.unique(np.hstack([points, following]), return_inverse=True)
-    codes = codes.reshape(-1, length + 1)
-    x = codes[:, :-1].astype(np.float32)
-    return samples._replace(x=x, y=codes[:, 1:], classes=len(alphabet))
+    length = samples.x.dtype.itemsize // 4  # numpy's strings have four bytes a character
+    inputs = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
+    last_labels = samples.y.astype("U1").view(np.uint32).reshape(-1, 1)
+    # Each text with the character after it: all but the last are inputs, all but the first labels.
+    code_points = np.hstack([inputs, last_labels])
+    alphabet, classes = np.unique(code_points, return_inverse=True)
+    classes = classes.reshape(-1, length + 1)
+    x = classes[:, :-1].astype(np.float32)
+    y = classes[:, 1:]
+    return samples._replace(x=x, y=y, classes=len(alphabet))
 
 
 def _check_alike(users: Sequence[User]) -> np.ndarray:
     """The inputs of the first user that has any; inputs of another kind or shape are refused."""
     first = next(user for user in users if len(user.y))
+    kind = first.x.dtype, first.x.shape[1:]
     for user in users:
-        if len(user.y) and (user.x.dtype, user.x.shape[1:]) != (first.x.dtype, first.x.shape[1:]):
-            expected, got = (
-                f"inputs of {_describe_inputs(first)}",
-                f"inputs of {_describe_inputs(user)} of {user.name!r}",
-            )
+        if len(user.y) and (user.x.dtype, user.x.shape[1:]) != kind:
+            expected = f"inputs of {_describe_inputs(first)}"
+            got = f"inputs of {_describe_inputs(user)} of {user.name!r}"
             raise wrong_file(user.key, user.file, expected, got)
     return first.x
 

@@ -101,9 +101,11 @@ class Attention(nn.Module):
         parts = self.inputs(x).unflatten(-1, (3, self.heads, -1))
         by_head = parts.movedim(-3, 0).transpose(-3, -2)
         queries, keys, values = by_head.unbind(0)  # (batch, heads, positions, width / heads)
-        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        probabilities = scores.masked_fill(future, float("-inf")).softmax(-1)
+        scale = queries.shape[-1] ** 0.5
+        scores = queries @ keys.transpose(-1, -2) / scale
+        everywhere = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device)
+        is_later = everywhere.triu(1)  # a position must not see the characters that it predicts
+        probabilities = scores.masked_fill(is_later, float("-inf")).softmax(-1)
         heads = probabilities @ values
         outputs: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
         return outputs

@@ -199,31 +199,6 @@ def rules(league: League) -> list[str]:
 
 def record(league: League) -> dict[str, Any]:
     """The league as plain data; None stands for a miss."""
-    rows = []
-    for row in league.rows:
-        times = {}
-        for condition, of_seeds in row.times.items():
-            median, low, high = map(_finite, median_interval(of_seeds))
-            times[condition] = {
-                "place": row.places[condition],
-                "median": median,
-                "low": low,
-                "high": high,
-                "by_seed": [_finite(time) for time in of_seeds],
-            }
-        entry = {
-            "method": row.name,
-            "settings": row.settings,
-            "seconds_to_target": times,
-            "measures": {key: _finite(value) for key, value in row.measures.items()},
-            "trials": {
-                "settings": row.choice.plan.settings,
-                "seeds": list(row.choice.plan.seeds),
-                "gradients": row.choice.gradients,
-            },
-            "runs": list(row.runs),
-        }
-        rows.append(entry)
     return {
         "laggard": laggard.__version__,
         "sentence": sentence(league),
@@ -233,10 +208,41 @@ def record(league: League) -> dict[str, Any]:
         "budget": league.budget,
         "target": {league.measure: league.target},
         "seeds": list(league.seeds),
-        "rows": rows,
+        "rows": [_record_row(row) for row in league.rows],
         "refused": dict(league.refused),
         "rules": rules(league),
         "bounds": honesty(league),
+    }
+
+
+def _record_row(row: EntrantRow) -> dict[str, Any]:
+    plan = row.choice.plan
+    return {
+        "method": row.name,
+        "settings": row.settings,
+        "seconds_to_target": {
+            condition: _record_times(row.places[condition], times)
+            for condition, times in row.times.items()
+        },
+        "measures": {key: _finite(value) for key, value in row.measures.items()},
+        "trials": {
+            "settings": plan.settings,
+            "seeds": list(plan.seeds),
+            "gradients": row.choice.gradients,
+        },
+        "runs": list(row.runs),
+    }
+
+
+def _record_times(place: int, times: Sequence[float]) -> dict[str, Any]:
+    """The place and the seconds to the target under one condition, a time per seed."""
+    median, low, high = median_interval(times)
+    return {
+        "place": place,
+        "median": _finite(median),
+        "low": _finite(low),
+        "high": _finite(high),
+        "by_seed": [_finite(time) for time in times],
     }
 
 

@@ -121,13 +121,14 @@ def _middle(race: pd.DataFrame) -> Answer:
     def loss(seconds: float, wait_for: int) -> pd.Series:
         return by_seed(early, f"loss_at_{seconds:g}s", wait_for=wait_for)
 
-    ends = np.minimum(loss(1.0, least), loss(1.0, most))
-    number = ratio(ends, loss(1.0, middle))
+    lesser_end = np.minimum(loss(1.0, least), loss(1.0, most))
+    number = ratio(lesser_end, loss(1.0, middle))
+    is_middle_best = "yes" if number.value > 1 else "no"
     late = select(rows, part="late")
     floor = ratio(_floor(late, least), _floor(late, most))
     return Answer(
         asks="Between early and late, is it best to wait for a middle number of workers?",
-        says=f"on a quadratic {'yes' if number.value > 1 else 'no'}, at one rate for all",
+        says=f"on a quadratic {is_middle_best}, at one rate for all",
         number=number,
         unit=f"times the loss of K = {middle:g} of {most:g} at K = 1 or {most:g}, the lesser",
         paper="asynchronous SGD is best early and worst late, a middle K in between",
@@ -224,11 +225,13 @@ def _fitted(table: pd.DataFrame) -> Answer:
     number = estimate(furthest["exponential"])
     beside = {"constant times: the same": estimate(furthest["constant"])}
     for workers, own in fitted.groupby("P"):
-        grid = own.pivot(index=["law", "seed"], columns="lr", values="value").sort_index(axis=1)
-        means = grid.loc["exponential"].mean(axis=1)
-        beside[f"exponential times, {workers:g} workers: the momentum"] = estimate(means)
-        change = grid.loc["constant"].iloc[:, -1] - grid.loc["constant"].iloc[:, 0]
-        beside[f"constant times, {workers:g} workers: its change with the rate"] = estimate(change)
+        by_rate = own.pivot(index=["law", "seed"], columns="lr", values="value")
+        by_rate = by_rate.sort_index(axis=1)
+        mean_momentum = estimate(by_rate.loc["exponential"].mean(axis=1))
+        beside[f"exponential times, {workers:g} workers: the momentum"] = mean_momentum
+        constant = by_rate.loc["constant"]
+        change = estimate(constant.iloc[:, -1] - constant.iloc[:, 0])
+        beside[f"constant times, {workers:g} workers: its change with the rate"] = change
     return Answer(
         asks="Does asynchrony act like momentum?",
         says=f"on a quadratic with exponential times, within {number.value:.3f}",
@@ -247,35 +250,41 @@ def _fitted(table: pd.DataFrame) -> Answer:
 def _explicit(table: pd.DataFrame) -> Answer:
     """Decades of loss that many workers lose by the momentum that is best for one."""
     rows, seen = reporting(table)
-    choosing = table if (table["role"] == TUNE).any() else rows.assign(role=TUNE)
+    choosing = table
+    if not (table["role"] == TUNE).any():  # the seeds that report also choose
+        choosing = rows.assign(role=TUNE)
     chosen = choose_best(choosing, "loss", "loss", settings=["workers", "momentum"])
     tuned = at_best(choosing[choosing["role"] == TUNE], chosen)
     means = decades(tuned).groupby([tuned["workers"], tuned["momentum"]]).mean()
-    most = int(table["workers"].max())
-    usual = float(means[1].idxmin())
-    lower = float(means[most].loc[: usual - 1e-9].idxmin())
-    late = select(at_best(rows, chosen), workers=most)
-
-    def at(momentum: float) -> pd.Series:
-        own = select(late, momentum=momentum)
-        return decades(own).set_axis(own["seed"])
-
-    number = estimate(at(usual) - at(lower))
-    edges = chosen[(chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])]["edge"]
-    at_an_end = (edges != "").any() or usual == table["momentum"].max()
     best = {
         workers: float(means[workers].idxmin()) for workers in sorted(table["workers"].unique())
     }
-    momenta = ", ".join(f"{momentum:g}" for momentum in best.values())
-    of_workers = ", ".join(f"{workers:g}" for workers in best)
+    most = int(table["workers"].max())
+    usual = best[1]
+    below_usual = means[most].loc[: usual - 1e-9]
+    lower = float(below_usual.idxmin())
+    of_most = select(at_best(rows, chosen), workers=most)
+
+    def at(momentum: float) -> pd.Series:
+        own = select(of_most, momentum=momentum)
+        return decades(own).set_axis(own["seed"])
+
+    number = estimate(at(usual) - at(lower))
+    is_compared = (chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])
+    has_edge = (chosen[is_compared]["edge"] != "").any()
+    at_an_end = has_edge or usual == table["momentum"].max()
     beside = {f"best momentum, P = {workers:g}": exact(own) for workers, own in best.items()}
     negative = means[most].loc[:-1e-9]
     if len(negative):
-        gain = estimate(at(0.0) - at(float(negative.idxmin())))
-        beside[f"decades gained by {negative.idxmin():g} over 0, {most} workers"] = gain
+        best_negative = float(negative.idxmin())
+        gain = estimate(at(0.0) - at(best_negative))
+        beside[f"decades gained by {best_negative:g} over 0, {most} workers"] = gain
+    falls = "yes" if number.value > 0 else "no"
+    momenta = ", ".join(f"{momentum:g}" for momentum in best.values())
+    numbers_of_workers = ", ".join(f"{workers:g}" for workers in best)
     return Answer(
         asks="Does the best explicit momentum fall as asynchronous workers are added?",
-        says=f"on a quadratic {'yes' if number.value > 0 else 'no'}: with {of_workers} workers {momenta} "
+        says=f"on a quadratic {falls}: with {numbers_of_workers} workers {momenta} "
         f"are best; with {most}, {usual:g} is behind {lower:g}",
         number=number,
         unit="decades of loss lost",

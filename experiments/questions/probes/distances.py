@@ -1,6 +1,6 @@
 """Distances of compensated gradients from fresh ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -60,21 +60,32 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the
     fresh gradient.
     """
-    rule = given["algorithm"].rule
-    beside = DistanceProbe(rule.compensation, given["task"])
-    simulate(
-        **{
-            **given,
-            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside)),
-        }
-    )
-    compensated, stale = (torch.stack(each) for each in zip(*beside.distances, strict=True))
+    along = DistanceProbe(given["algorithm"].rule.compensation, given["task"])
+    _simulate_with(along, given)
+    compensated, stale = (torch.stack(norms) for norms in zip(*along.distances, strict=True))
     rows: list[dict[str, float]] = []
-    quarters = zip(compensated.tensor_split(QUARTERS), stale.tensor_split(QUARTERS), strict=True)
-    for quarter, (ours, theirs) in enumerate(quarters, start=1):
-        for member, share in enumerate(ours.mean(0) / theirs.mean(0)):
-            rows.append({"member": member, "quarter": quarter, "number": float(share)})
+    for member, quarter, share in _shares_by_quarter(compensated, stale):
+        rows.append({"member": member, "quarter": quarter, "number": share})
     return rows
+
+
+def _simulate_with(probe: Any, given: Mapping[str, Any]) -> None:
+    """Simulate a run whose rule has a probe in place of its compensation."""
+    algorithm = given["algorithm"]
+    rule = replace(algorithm.rule, compensation=probe)
+    simulate(**{**given, "algorithm": replace(algorithm, rule=rule)})
+
+
+def _shares_by_quarter(above: Tensor, below: Tensor) -> Iterator[tuple[int, int, float]]:
+    """Member, quarter of a run, and the mean of `above` over that of `below` there.
+
+    Args:
+        above, below: distances `(updates, ensemble)`.
+    """
+    quarters = zip(above.tensor_split(QUARTERS), below.tensor_split(QUARTERS), strict=True)
+    for quarter, (upper, lower) in enumerate(quarters, start=1):
+        for member, share in enumerate(upper.mean(0) / lower.mean(0)):
+            yield member, quarter, float(share)
 
 
 EVERY = 10  # updates: products with the Hessian take several gradients each
@@ -105,24 +116,37 @@ class ExpansionProbe(Uncompensated):
     def correct(
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
     ) -> tuple[Tensor, Any]:
-        stale, corrections, states = value.double(), {}, {}
+        stale = value.double()
+        corrections, states = {}, {}
         for name, form in self.forms.items():
             corrected, states[name] = form.correct(stale, gradient, weights, state[name], lr)
             corrections[name] = corrected - stale
         if len(self.seen) % EVERY == 0:
-            step, batch = weights - gradient.weights, gradient.whole.batch
-            fresh = self.task.gradients(weights.unsqueeze(0), [batch])[0][0]
-            exact = self.task.hessian_products(
-                gradient.weights.unsqueeze(0), step.unsqueeze(0), [batch]
-            )[0]
-            corrections["outer"] = stale * (stale * step).sum(1, keepdim=True)
-            corrections["exact"] = exact.double()
-            right = fresh.double() - stale
-            for name, own in corrections.items():
-                pairs = ((right, right), (right, own), (own, own))
-                self.products.setdefault(name, []).append(tuple((a * b).sum(1) for a, b in pairs))
+            self._compare(stale, gradient, weights, corrections)
         self.seen.append(None)
         return value, states
+
+    def _compare(
+        self,
+        stale: Tensor,
+        gradient: GradientPromise,
+        weights: Tensor,
+        corrections: Mapping[str, Tensor],
+    ) -> None:
+        """Compare corrections of a stale gradient `(ensemble, params)` with the right one."""
+        read, batch = gradient.weights, gradient.whole.batch
+        step = weights - read
+        fresh = self.task.gradients(weights.unsqueeze(0), [batch])[0][0]
+        curved = self.task.hessian_products(read.unsqueeze(0), step.unsqueeze(0), [batch])[0]
+        right = fresh.double() - stale
+        compared = {
+            **corrections,
+            "outer": stale * (stale * step).sum(1, keepdim=True),
+            "exact": curved.double(),
+        }
+        for name, own in compared.items():
+            products = tuple((a * b).sum(1) for a, b in ((right, right), (right, own), (own, own)))
+            self.products.setdefault(name, []).append(products)
 
 
 def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -142,31 +166,17 @@ def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]
     Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by
     its diagonal.
     """
-    rule = given["algorithm"].rule
-    along = ExpansionProbe(
-        given["task"], {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
-    )
-    simulate(
-        **{
-            **given,
-            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=along)),
-        }
-    )
+    forms = {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
+    along = ExpansionProbe(given["task"], forms)
+    _simulate_with(along, given)
     rows: list[dict[str, Any]] = []
     for form, products in along.products.items():
-        right, across, own = (torch.stack(each) for each in zip(*products, strict=True))
+        right, across, own = (torch.stack(product) for product in zip(*products, strict=True))
         for strength in STRENGTHS:
-            distance = (right - 2 * strength * across + strength**2 * own).clamp(min=0).sqrt()
-            quarters = zip(
-                distance.tensor_split(QUARTERS), right.sqrt().tensor_split(QUARTERS), strict=True
-            )
-            for quarter, (ours, stale) in enumerate(quarters, start=1):
-                for member, share in enumerate(ours.mean(0) / stale.mean(0)):
-                    where = {
-                        "member": member,
-                        "form": form,
-                        "strength": strength,
-                        "quarter": quarter,
-                    }
-                    rows.append({**where, "number": float(share)})
+            # |strength c - r|^2, of which rounding may make a negative number
+            squared = right - 2 * strength * across + strength**2 * own
+            distance = squared.clamp(min=0).sqrt()
+            for member, quarter, share in _shares_by_quarter(distance, right.sqrt()):
+                row = {"member": member, "form": form, "strength": strength, "quarter": quarter}
+                rows.append({**row, "number": share})
     return rows
