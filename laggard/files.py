@@ -155,8 +155,9 @@ def natural_key(name: str) -> tuple[Any, ...]:
     parts = re.split(r"([0-9]+)", name)
     key = []
     for index, part in enumerate(parts):
-        is_number = index % 2 == 1
-        key.append(int(part) if is_number else part.casefold())
+        is_number = index % 2 == 1  # split puts what the group matched at odd places
+        item = int(part) if is_number else part.casefold()
+        key.append(item)
     # leading zeros and case decide between names that are equal otherwise
     return tuple(key), name
 

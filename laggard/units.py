@@ -92,7 +92,8 @@ def _data_unit(text: str, quantity: str) -> Unit | None:
             raise AmbiguousUnitError(f"{text} may be {names}")
     if is_bits and quantity == "size":
         return None
-    factor = Decimal(1024 if match["binary"] else 1000) ** POWERS[prefix]
+    base = 1024 if match["binary"] else 1000
+    factor = Decimal(base) ** POWERS[prefix]
     if is_bits:
         factor /= 8
     return Unit(_name(prefix, match["binary"].lower(), is_bits, quantity), factor)

@@ -170,7 +170,8 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
             for mark in getattr(hint, "__metadata__", ()):
                 if isinstance(mark, Range):
                     ranges.append(mark)
-        limits.append((field.name, choices, ranges[0] if ranges else None))
+        first_range = ranges[0] if ranges else None
+        limits.append((field.name, choices, first_range))
     return limits
 
 

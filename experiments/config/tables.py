@@ -193,7 +193,8 @@ def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | N
         if end and float(end) == float(start) >= 0:
             return None
         if factor == DOWN:
-            return Crash(rank, at=float(start), back=float(end) if end else None)
+            back = float(end) if end else None
+            return Crash(rank, at=float(start), back=back)
         until = float(end) if end else HUGE
         return Window(rank, factor=float(factor), start=float(start), end=until)
     except InvalidSettingError:

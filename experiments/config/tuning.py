@@ -60,10 +60,12 @@ def tuning_config(config: Config) -> Config:
         raise ConfigError("tune.seeds", problem)
     sweep = {}
     for name, values in config.sweep.items():
-        if name == axis:
-            sweep["seed" if axis == "seeds" else axis] = seeds
-        else:
+        if name != axis:
             sweep[name] = values
+        elif axis == "seeds":  # a number of seeds; the tuning seeds are a list
+            sweep["seed"] = seeds
+        else:
+            sweep[axis] = seeds
     document = {**config.explicit(), "name": f"{config.name[:70]}-tuning", "sweep": sweep}
     return fill_swept_keys(document)
 

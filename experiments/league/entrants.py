@@ -206,12 +206,13 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     """
     workers = plain.cluster.workers
     message = size_of_messages(plain)
-    shards = max(1, min(workers, MAX_PAIRS // workers))
+    most_shards = max(1, min(workers, MAX_PAIRS // workers))
+    shards = (most_shards, 1) if most_shards > 1 else (1,)
     forms: dict[str, Sequence[Any]] = {
         "collective": COLLECTIVES_TIMED,
         "bucket_bytes": (message / 4, None),
         "slice_bytes": (message / 4,),
-        "shards": (shards, 1) if shards > 1 else (1,),
+        "shards": shards,
     }
     if plain.build_cluster().has_crashes:
         forms["on_crash"] = ("shrink",)

@@ -84,8 +84,13 @@ def _seconds(median: float, low: float, high: float) -> str:
     """
     if not math.isfinite(median):
         return "miss"
-    ends = ["a miss" if math.isinf(end) else f"{end:.3g}" for end in (low, high)]
-    return f"{median:.3g} s ({' to '.join(ends)})"
+    return f"{median:.3g} s ({_end_text(low)} to {_end_text(high)})"
+
+
+def _end_text(end: float) -> str:
+    if math.isinf(end):
+        return "a miss"
+    return f"{end:.3g}"
 
 
 def table(league: League) -> list[list[str]]:

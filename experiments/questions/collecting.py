@@ -128,10 +128,10 @@ def _add_missing(
 
 def _task_of(config: Config) -> dict[str, str]:
     dataset = getattr(config.task, "dataset", None)
-    return {
-        "dataset": "" if dataset is None else str(getattr(dataset, "name", dataset)),
-        "model": str(config.task.model),
-    }
+    name = ""
+    if dataset is not None:
+        name = str(getattr(dataset, "name", dataset))
+    return {"dataset": name, "model": str(config.task.model)}
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
@@ -141,7 +141,8 @@ def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any
         tuned: the rows of the tuning seeds.
     """
     tune = tune_of(config)
-    by = tune.by or ("accuracy" if config.task.measures_accuracy else "loss")
+    default = "accuracy" if config.task.measures_accuracy else "loss"
+    by = tune.by or default
     measures = [TUNED_BY[by]]
     if by in ("time", "updates"):
         taken = dict.fromkeys(tuned["measure"])

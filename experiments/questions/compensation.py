@@ -79,6 +79,9 @@ def _lower_error(table: pd.DataFrame) -> Answer:
     compensated = errors(grid, *own, floor)
     number = times_as_large(compensated, asgd)
     lost, asgd_lost = int(compensated.isna().sum()), int(asgd.isna().sum())
+    why = ""
+    if not seen:
+        why = _why_unsure(choosing, grid, floor)
     return Answer(
         asks="Does delay compensation lower the error?",
         says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's, but "
@@ -93,7 +96,7 @@ def _lower_error(table: pd.DataFrame) -> Answer:
         opponent=(asgd_lost, len(asgd)),
         first_said="differs, agrees",
         wants=0.2,
-        why="" if seen else _why_unsure(choosing, grid, floor),
+        why=why,
         beside=_on_the_grid(grid, usual_rate, floor) | _with_momentum(table),
     )
 

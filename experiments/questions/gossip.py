@@ -40,6 +40,7 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
         if tau not in lost:
             continue
         points, time = lost[tau].mean.value, pace[tau].mean.value
+        numbers = beside if tau == 1 else {}
         answer = Answer(
             asks="How late may a gossip message be?",
             says=f"{words}: {points:.2f} points less, in {time:.2f} of the time a sample",
@@ -54,7 +55,7 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
             first_said="cannot tell here",
             wants=0.2,
             why=at_an_end(table, "late", "accuracy", "accuracy", "tau"),
-            beside=beside if tau == 1 else {},
+            beside=numbers,
         )
         answers.append(answer)
     return answers
@@ -243,6 +244,7 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
         ("tree", "by a tree", 2.0),
     ):
         number = times.over(collective, "SGP")
+        numbers = beside if collective == "overlapped" else {}
         answer = Answer(
             asks=f"How much sooner is gossip on 10 Gb/s than all-reduce {how}?",
             says=f"{number.value:.1f} times sooner with 32 nodes: all-reduce needs "
@@ -259,7 +261,7 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
             first_said="cannot tell here",
             wants=number.value * 0.2,
             why=at_an_end(table, "trained", target, "updates", "method", "workers"),
-            beside=beside if collective == "overlapped" else {},
+            beside=numbers,
         )
         answers.append(answer)
     return answers

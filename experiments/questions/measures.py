@@ -67,7 +67,10 @@ def take(
 
 def settings_names(keys: Sequence[str]) -> dict[str, str]:
     """The column of each swept key: its last part, or the whole key if two last parts agree."""
-    names = {key: "seed" if is_seed(key) else key.rpartition(".")[2] for key in keys}
+    names = {}
+    for key in keys:
+        last_part = key.rpartition(".")[2]
+        names[key] = "seed" if is_seed(key) else last_part
     known = list(names.values())
     for key, name in names.items():
         if name != "seed" and known.count(name) > 1:

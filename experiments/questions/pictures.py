@@ -275,12 +275,14 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture) -> None:
     for number, line in enumerate(lines):
         own = rows if line is None else select(rows, **{drawing.lines: line})
         present = [setting for setting in settings if (own[drawing.x] == setting).any()]
-        found = [estimate(own.loc[own[drawing.x] == setting, "value"]) for setting in present]
-        places = np.array([settings.index(of) if named else of for of in present], float)
+        numbers = [estimate(own.loc[own[drawing.x] == setting, "value"]) for setting in present]
+        places = present
+        if named:
+            places = [settings.index(setting) for setting in present]
         label = None
         if line is not None:
             label = line if isinstance(line, str) else f"{drawing.lines} {label_text(line)}"
-        _draw_estimates(axes, places, found, number, label, joined=not named)
+        _draw_estimates(axes, np.array(places, float), numbers, number, label, joined=not named)
     if named:
         longest = max(len(str(setting)) for setting in settings)
         slant = {"rotation": 30, "ha": "right"} if longest > LONG_NAME else {}
@@ -313,12 +315,15 @@ def _draw_estimates(
     highs = np.array([number.mean.high for number in numbers], float)
     known = np.isfinite(means)
     ends = np.nan_to_num(np.array([means - lows, highs - means]))[:, known]  # one seed has none
+    linestyle: Any = "none"
+    if joined:
+        linestyle = DASHES[line % len(DASHES)]
     axes.errorbar(
         places[known],
         means[known],
         yerr=np.maximum(ends, 0),
         color=PALETTE[line % len(PALETTE)],
-        linestyle=DASHES[line % len(DASHES)] if joined else "none",
+        linestyle=linestyle,
         marker=MARKERS[line % len(MARKERS)],
         markersize=4,
         capsize=2,

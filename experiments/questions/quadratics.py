@@ -95,6 +95,7 @@ def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
             says = f"noise {noise:g}: {name} over asynchronous"
             beside[says] = time_ratio(soonest(at, family), soonest(at, "async"))
     first = "Ringmaster" if number.value < 1 else "asynchronous SGD"
+    why = AT_AN_END if ringmaster.at_an_end or alone.at_an_end else ""
     return Answer(
         asks="Which server is first to a loss as workers get uneven?",
         says=f"on a quadratic with small noise {first}",
@@ -107,7 +108,7 @@ def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
         seen=seen,
         first_said="cannot tell here",
         wants=0.2 * number.value,
-        why=AT_AN_END if ringmaster.at_an_end or alone.at_an_end else "",
+        why=why,
         beside=beside,
     )
 
@@ -272,7 +273,9 @@ def _explicit(table: pd.DataFrame) -> Answer:
     number = estimate(at(usual) - at(lower))
     is_compared = (chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])
     has_edge = (chosen[is_compared]["edge"] != "").any()
-    at_an_end = has_edge or usual == table["momentum"].max()
+    why = ""
+    if has_edge or usual == table["momentum"].max():
+        why = "a best rate or momentum lies at an end of its grid"
     beside = {f"best momentum, P = {workers:g}": exact(own) for workers, own in best.items()}
     negative = means[most].loc[:-1e-9]
     if len(negative):
@@ -295,7 +298,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
         seen=seen,
         first_said="differs",
         wants=0.2 * abs(number.value),
-        why="a best rate or momentum lies at an end of its grid" if at_an_end else "",
+        why=why,
         beside=beside,
     )
 

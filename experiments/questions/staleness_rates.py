@@ -75,7 +75,8 @@ TIMES = {
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
     rows, seen = reported(table, "rates")
     gains = {}
-    for times in rows["times"].unique() if "times" in rows else ():
+    all_times = rows["times"].unique() if "times" in rows else ()
+    for times in all_times:
         own, constant = (
             by_seed(rows, "accuracy", times=times, rule=rule)
             for rule in ("by staleness", "constant")

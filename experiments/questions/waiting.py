@@ -45,9 +45,12 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
     for method in ("90 %", "90 %, tokens"):
         beside[f"points lost, {method}"] = points_lost(rows, "method", "all", method)
         beside[f"time a sample, {method} over all"] = time_share(rows, "method", "all", method)
+    says = "for all"
+    if lost.value < 0.5:
+        says = f"for 95 %, in {share.value:.2f} of the time"
     waits = Answer(
         asks="Wait for all workers, or for 95 %?",
-        says=f"for 95 %, in {share.value:.2f} of the time" if lost.value < 0.5 else "for all",
+        says=says,
         number=lost,
         unit="points lost",
         paper="waiting for 90 to 95 % is as accurate",
@@ -149,10 +152,13 @@ def decide_averages(table: pd.DataFrame) -> list[Answer]:
         if steps not in (1, 16):
             says = f"points lost, every {steps:g}th step"
             beside[says] = points_lost(rows, "steps", 1, steps)
+    enough = "no"
+    if lost.value < 0.5:
+        enough = f"yes, in {share.value:.2f} of the time"
     return [
         Answer(
             asks="Is it enough to average every 16th step?",
-            says=f"yes, in {share.value:.2f} of the time" if lost.value < 0.5 else "no",
+            says=enough,
             number=lost,
             unit="points lost",
             paper="averaging every n-th step hardly costs accuracy",
@@ -215,11 +221,13 @@ def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: b
     """Whether as many accumulated gradients as workers give the synchronous loss."""
     # the oldest stored runs took one epoch, and did not store their number
     is_short = epochs.empty or epochs.max() <= 1.5
+    why = "one epoch, after which all are far from converged" if is_short else ""
     over = ratio(high["accumulated"], high["synchronous"])
     best = rows.groupby(["seed", "method"])["value"].min().unstack("method")
+    restores = "not within one epoch" if over.value > 1.05 else "yes"
     return Answer(
         asks="Does accumulating gradients restore Adam?",
-        says="not within one epoch" if over.value > 1.05 else "yes",
+        says=restores,
         number=over,
         unit="times the synchronous loss",
         paper="accumulating as many gradients as workers restores the quality",
@@ -227,7 +235,7 @@ def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: b
         at_most=1.05,
         bar_of="ours",
         seen=seen,
-        why="one epoch, after which all are far from converged" if is_short else "",
+        why=why,
         first_said="cannot tell here",
         beside={
             "each at its best rate": ratio(best["accumulated"], best["synchronous"]),
@@ -239,9 +247,10 @@ def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: b
 def _harm(rows: pd.DataFrame, high: pd.DataFrame, seen: bool) -> Answer:
     """Whether staleness harms, or the larger batch that synchronous gradients have too."""
     stale = estimate(high["asynchronous"] - high["synchronous"])
+    cause = "staleness" if stale.value > 0 else "the larger batch"
     return Answer(
         asks="Is it staleness or the larger batch that harms Adam at a high rate?",
-        says="staleness" if stale.value > 0 else "the larger batch",
+        says=cause,
         number=stale,
         unit="nats more by staleness than by batch size",
         paper="staleness does the harm, not batch size",

@@ -198,7 +198,9 @@ def _steps(path: Path, tensors: Mapping[str, Sequence[Occurrence]]) -> list[list
     others = sorted(set(tensors) - set(regular))
     if others:
         problem = f"{len(others)} tensors are not summed in each step, and left out: {others[0]}"
-        warnings.warn(f"{path}: {problem}{', ...' if len(others) > 1 else ''}", stacklevel=3)
+        if len(others) > 1:
+            problem += ", ..."
+        warnings.warn(f"{path}: {problem}", stacklevel=3)
     whole = min(map(len, regular.values()))
     steps = [[seen[number] for seen in regular.values()] for number in range(whole)]
     ranks = set(steps[0][0].ready) if steps else set()
@@ -226,6 +228,7 @@ def _fused(step: Sequence[Occurrence]) -> list[tuple[float, float]]:
     sums = []
     for group in groups:
         seconds = max(member.end for member in group) - group[0].start
-        size = math.fsum(math.nan if member.size is None else member.size for member in group)
+        sizes = [member.size for member in group if member.size is not None]
+        size = math.fsum(sizes) if len(sizes) == len(group) else math.nan
         sums.append((seconds / 1e6, size))
     return sums

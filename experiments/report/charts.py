@@ -316,7 +316,9 @@ def _end_of_first_view(rows: pd.DataFrame) -> float:
     if not len(rows):
         return 1.0
     ends = rows.groupby("worker")["time"].nth(FIRST_GRADIENTS - 1)
-    return float(ends.min() if len(ends) else rows["time"].max())
+    if len(ends):
+        return float(ends.min())
+    return float(rows["time"].max())
 
 
 def _chart(height: int, title: str, **options: Any) -> Any:

@@ -88,7 +88,8 @@ def format_estimate(
     low, high = interval(estimate, is_share=unit == "%")
     moved = abs(low - estimate.value + estimate.half)
     if estimate.kind == "difference":
-        text = f"{'+' if value > 0 else ''}{text}"
+        sign = "+" if value > 0 else ""  # a negative number brings its own
+        text = f"{sign}{text}"
     elif moved > MAX_MOVED * estimate.half:
         text = f"{text.partition(' ')[0]} ({low * scale:.3g} to {high * scale:.3g})"
     elif estimate.kind == "median":

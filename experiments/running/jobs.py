@@ -167,7 +167,9 @@ def _check_listening(address: str) -> None:
     Raises:
         ConnectionError: nobody listens within some seconds.
     """
-    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if "://" not in address:
+        address = f"tcp://{address}"
+    parts = urlsplit(address)
     if parts.scheme not in ("tcp", "tls", "ray") or not parts.port:
         return
     deadline = perf_counter() + CONNECT_SECONDS

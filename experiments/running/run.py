@@ -95,7 +95,8 @@ def run_spec(
         snapshot = private / SNAPSHOT
         if shorter is not None and not snapshot.is_file():
             copyfile(shorter, snapshot)
-        with progress(spec) if progress else nullcontext() as display:
+        shown = progress(spec) if progress else nullcontext()
+        with shown as display:
             outcome, task, resumed = _simulate(spec, snapshot, snapshots, display)
         facts = _end_of_run(spec, outcome) | {"data": data}
         facts |= circumstances(spec, task, perf_counter() - start) | resumed

@@ -166,7 +166,9 @@ class Trial:
 
     def run(self, rule: Rule | None = None, **options: Any) -> Outcome:
         """One run, with further arguments of `simulate`."""
-        algorithm = self.make(self.rule if rule is None else rule)
+        if rule is None:
+            rule = self.rule
+        algorithm = self.make(rule)
         # A method that drops every gradient would run for ever by its updates alone.
         limit = PATIENCE * self.cluster.workers * self.updates
         stop = Stop(updates=self.updates, gradients=limit)

@@ -197,8 +197,9 @@ class MarkovPath(StepFunction):
     def _enter(self, slow: bool, begin: float) -> None:
         """Enter a state at `begin` (s), and draw its end."""
         mean = self._chain.slow_for if slow else self._chain.fast_for
+        factor = self._chain.factor if slow else 1.0
         self._slow = slow
-        self.values.append(self._chain.factor if slow else 1.0)
+        self.values.append(factor)
         self.moments.append(begin + self._rng.exponential(mean))
 
 

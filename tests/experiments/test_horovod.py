@@ -131,8 +131,8 @@ def late(events):
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
-        ([], "no timeline of Horovod"),
-        ([{"ph": "X", "name": "ProfilerStep#1", "ts": 0, "dur": 1}], "no timeline of Horovod"),
+        ([], "not a timeline of Horovod"),
+        ([{"ph": "X", "name": "ProfilerStep#1", "ts": 0, "dur": 1}], "not a timeline of Horovod"),
         (timeline(SECONDS[:, :0]), "at least two steps"),
         (without_rank(timeline()), r"ranks \[0, 1, 2\] in step 3, got \[0, 1\]"),
         (late(timeline()), "ready after step"),

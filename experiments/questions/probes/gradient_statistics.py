@@ -86,7 +86,7 @@ def measure_variation(
 def _gradients_of(task: Any, model: Tensor, batches: Sequence[Tensor]) -> Tensor:
     """The gradients `(batches, ensemble, params)` of one model, in double precision."""
     models = model.expand(len(batches), *model.shape).contiguous()
-    gradients, _ = task.gradients(models, batches)
+    gradients: Tensor = task.gradients(models, batches)[0]
     return gradients.double()
 
 

@@ -106,7 +106,8 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
         ring: int, stride: int, part: Callable[..., int], count: int, adds: bool
     ) -> Sequence[Phase]:
         ahead, behind = partial(around, 1, ring, stride), partial(around, -1, ring, stride)
-        firsts = [partial(part, (0 if adds else 1) - turn, size, hosts) for turn in range(ring - 1)]
+        start = 0 if adds else 1
+        firsts = [partial(part, start - turn, size, hosts) for turn in range(ring - 1)]
         return [
             [PartsExchange(ahead, behind, count / workers, workers, first, count, adds)]
             for first in firsts

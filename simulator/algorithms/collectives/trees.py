@@ -113,7 +113,8 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
         def first(rank: int) -> int:
             place = place_of(rank, workers)
             assert place is not None, "only nodes with a place on the cube exchange chunks"
-            return (place ^ distance if halve else place) & -distance
+            owner = place ^ distance if halve else place
+            return owner & -distance
 
         carried = partial(
             PartsExchange,

@@ -69,9 +69,8 @@ class P3(Sharded, Sliced):
         yield from servers.read()
         while True:
             seconds, batch = node.duration(), node.batch()
-            started = yield from forward_by_layers(
-                node, layers, seconds, None if first else servers.await_slices
-            )
+            await_slices = None if first else servers.await_slices
+            started = yield from forward_by_layers(node, layers, seconds, await_slices)
             first, weights = False, servers.model()
             for layer in reversed(layers):
                 yield node.work(share=layer.backward, of=seconds)
