@@ -313,7 +313,7 @@ CHROME: Mapping[str, tuple[Any, str]] = {
     "truncated": (json.dumps(chrome(0))[:40], "a.json: expected a Chrome trace in JSON: "),
     "no JSON": ("\x00\xff", "a.json: expected a Chrome trace in JSON: "),
     "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
-    "a number": ("17", "a.json: traceEvents: expected a list of events: this is no Chrome trace"),
+    "a number": ("17", "a.json: traceEvents: expected a list of events: this is not a Chrome trace"),
     "no events": ({"traceEvents": 3}, "a.json: traceEvents: expected a list of events"),
     "no steps": (
         {"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]},
