@@ -314,8 +314,8 @@ def explore(method: str = "async_ps", workers: int = 8) -> Playground:
     """A playground in a notebook: sliders for a cluster, and its timeline as they move.
 
     Forty mini-batches a worker are simulated, without gradients, of the method on the cluster that
-    the sliders describe. Shown are the workers' timeline, the staleness of gradients beside
-    theory's, updates a second and waiting; a button shows the config, for `laggard run`.
+    the sliders describe. The playground shows the workers' timeline, the staleness of gradients
+    beside theory's, updates a second and waiting; a button shows the config, for `laggard run`.
 
     Args:
         method: its name in a config, such as `sync_ps` or `sgp`.

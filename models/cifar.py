@@ -15,7 +15,7 @@ URL = "https://www.cs.toronto.edu/~kriz"
 
 
 class Release(NamedTuple):
-    """A binary release: records of one byte a label and 3,072 bytes an image, of red, green and
+    """A binary release: records of one byte per label and 3,072 bytes an image, of red, green and
     blue, row by row.
 
     Attributes:

@@ -24,8 +24,8 @@ IDX_FILES = (
 
 
 LabelKind = Literal["classes", "numbers", "sets"]
-"""The kinds of labels: one class a sample, one number a sample, or a set of classes, as a row of 0
-and 1.
+"""The kinds of labels: one class per sample, one number per sample, or a set of classes, as a row
+of 0 and 1.
 """
 LABEL_DIMENSIONS: dict[LabelKind, int] = {"classes": 1, "numbers": 1, "sets": 2}
 """The dimensions of an array of labels, the first of which is that of the samples."""

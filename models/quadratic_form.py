@@ -27,8 +27,8 @@ class QuadraticForm(ABC):
         gradient = f_i' + noise / sqrt(batch) xi,
         xi ~ N(0, I)
 
-    The loss of a gradient is f_i(w), without noise. Evaluated is f, the mean of the f_i of all P
-    workers:
+    The loss of a gradient is f_i(w), without noise. Evaluations measure f, the mean of the f_i of
+    all P workers:
 
         f(w) = minimum + s / 2 (w - m)^T A (w - m),
         m = w* + sum_i s_i c_i / sum_i s_i,

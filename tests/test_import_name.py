@@ -118,7 +118,7 @@ def test_modules_are_named_with_laggard():
         "source = ['{simulator}.timing']",
     ],
 )
-def test_a_planted_bare_name_is_found(line):
+def test_planted_bare_name_is_found(line):
     assert bare_names(
         line.format(simulator="simulator", models="models", experiments="experiments")
     )

@@ -344,7 +344,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 
 def _table_of(results: Sequence["Result"], folder: Path, args: Namespace) -> str:
-    """A row a method, the best first; a row a run and member with `--all`, or of a single run."""
+    """A row per method, the best first; a row per run and member with `--all`, or of a single run."""
     from laggard.experiments.results import tables
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary

@@ -178,7 +178,7 @@ def _zip_axis(lists: Any, place: str) -> Axis:
 
 
 def _search_axis(search: Any, place: str, max_models: int) -> Axis:
-    """The axis of a random search: an option a run, whose grid is its ensemble."""
+    """The axis of a random search: an option per run, whose grid is its ensemble."""
     if isinstance(search, Mapping) and isinstance(search.get("runs"), int):
         _check_size(search["runs"], max_models, place)
     groups = draw_settings(search, place)

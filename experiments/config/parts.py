@@ -1,4 +1,4 @@
-"""The parts of a config but for cluster and task, and the choice among parts by name."""
+"""The parts of a config except cluster and task, and the choice among parts by name."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -265,7 +265,7 @@ class LearningPart(Part):
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts of the rule but for the optimiser, by their dotted keys below `learning`."""
+        """The parts of the rule except the optimiser, by their dotted keys below `learning`."""
         others = {"compensation": self.compensation, "clip": self.clip}
         if not isinstance(self.schedule, list):
             return {"schedule": self.schedule, **others}

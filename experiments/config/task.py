@@ -322,7 +322,7 @@ def _read_sizes(dataset: Part) -> Sizes:
 
 
 def label_kind_of(dataset: Any) -> LabelKind:
-    """Whether labels of a data set are classes, numbers or sets, as far as a key says it."""
+    """The kind of a data set's labels that its keys name; classes if none does."""
     if type(dataset).recipe is libsvm:
         return dataset.labels or "classes"
     return "classes"

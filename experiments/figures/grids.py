@@ -265,7 +265,7 @@ def draw_cells(
 
 
 def draw_steps(axes: Axes, places: np.ndarray, label: str) -> None:
-    """A step line with a step a row, at these places of columns."""
+    """A step line with a step per row, at these places of columns."""
     rows = np.arange(len(places) + 1)
     style: dict[str, Any] = {"orientation": "horizontal", "baseline": None, "clip_on": False}
     axes.stairs(places, rows, color="white", linewidth=4, **style)

@@ -201,7 +201,7 @@ def _nearest_divisor(number: int) -> int:
 
 
 def draw_topology(axes: Axes, drawing: Drawing) -> None:
-    """Nodes with their ranks, and an edge or an arrow a pair."""
+    """Nodes with their ranks, and an edge or an arrow per pair."""
     graph, places = drawing.graph, drawing.places
     crowded = len(graph) > MAX_NAMED_NODES
     size = max(60, 260 - 5 * len(graph))
@@ -258,7 +258,7 @@ def utilisation(
     """The utilisation of each card: the bytes up and down it in each of `bins` time bins.
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a
-    message that queues is drawn as if it went slowly. A row a direction of a card; as a share of
+    message that queues is drawn as if it went slowly. A row per direction of a card; as a share of
     the card's bandwidth, or in bytes per second where that has no limit. Up to four runs.
 
     Raises:
@@ -289,7 +289,7 @@ class Load(NamedTuple):
 
     Attributes:
         edges: the edges of the bins (s).
-        rates: a row for each direction of a card, a column a bin; in % or in bytes/s.
+        rates: a row for each direction of a card, a column per bin; in % or in bytes/s.
         is_share: whether rates are in % of the bandwidth.
         omitted: the cards that are not in `rates`.
     """

@@ -190,7 +190,7 @@ def _draw_cliff(
 
 
 def scaling(results: Runs, path: File = None) -> Figure:
-    """Virtual time per update against the number of workers: a colour a bandwidth, a panel a
+    """Virtual time per update against the number of workers: a colour per bandwidth, a panel per
     method.
 
     Markers are simulated, in the second half of a run; lines are the closed forms of
@@ -252,11 +252,11 @@ def _draw_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence
 
 def target_time(results: Runs, path: File = None, target: float | None = None) -> Figure:
     """Virtual time to a target against the number of workers: a line for each setting of the other
-    keys, such as a method, each number of workers at the learning rate with the least time.
+    keys, such as a method.
 
-    Points are means over seeds with 95 % intervals; crosses at the edge missed the target in at
-    least one seed. The dotted line is as many times sooner as there are workers, from the line that
-    is first with the fewest.
+    Each number of workers has the learning rate with the least time. Points are means over seeds
+    with 95 % intervals; crosses at the edge missed the target in at least one seed. The dotted line
+    is the ideal speed-up, from the line that is first with the fewest workers.
 
     Args:
         target: as in `measure_runs`.

@@ -64,7 +64,7 @@ UNSPLIT = "network up, queue, barrier"
 def occupation(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The shares of their time in which workers computed, sent, waited and were down.
 
-    A bar a worker for one run, a bar a run for several. The share beside a bar is of waiting.
+    A bar per worker for one run, a bar per run for several. The share beside a bar is of waiting.
     """
     results = as_sequence(results)
     notes = []
@@ -116,7 +116,7 @@ def timeline(
     workers: Sequence[int] | None = None,
     label: Label | None = None,
 ) -> Figure:
-    """A timeline of computations: a row a worker, a bar a gradient, a tick an update.
+    """A timeline of computations: a row per worker, a bar per gradient, a tick per update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where
     arrivals were not recorded the last two are one. Blanks are waiting. Where messages were
@@ -205,7 +205,7 @@ def _end_of_window(result: Result, ranks: Sequence[int]) -> float:
 def _draw_rows(
     axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float, colours: ScalarMappable
 ) -> None:
-    """A row a rank, and one of updates where servers make them."""
+    """A row per rank, and one of updates where servers make them."""
     ended = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
     rows = ended["worker"].map(list(ranks).index)
     computed = ended["computed"].fillna(ended["time"])

@@ -47,7 +47,7 @@ class Entrant:
         settings: the dotted keys of its form.
         ranges: the ranges from which its trials choose, as in `sweep.search`.
         config: the form on the league's cluster and task, at the first of its timelines.
-        timelines: the settings that move events, a mapping a timeline.
+        timelines: the settings that move events, a mapping per timeline.
         asked: the number of settings that it asks to try, if it does.
     """
 
@@ -190,7 +190,7 @@ def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[DottedKeys]:
 
 
 def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[str, list[bool]]]:
-    """On the workers' machines, else as the cluster has it; as it has it where there is none."""
+    """The places of servers to try: the workers' machines, unless the cluster's file names them."""
     workers = plain.cluster.workers
     ranks = plain.algorithm.build(workers).roles(workers)
     named = "colocated" in document["cluster"].get("network", {})

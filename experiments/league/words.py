@@ -94,7 +94,7 @@ def _end_text(end: float) -> str:
 
 
 def table(league: League) -> list[list[str]]:
-    """The heading and a row an entrant, as text."""
+    """The heading and a row per entrant, as text."""
     final = "final loss"
     if league.measure == "test_accuracy":
         final = "final accuracy"

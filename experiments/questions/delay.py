@@ -177,7 +177,8 @@ def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> p
 
         rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
 
-    Where no seeds choose, the study has just these rates, and its own seeds tell which is which.
+    If no seeds choose, the study has only these two rates, and its own seeds tell which is the
+    best.
     """
     own = select(table, optimiser=optimiser)
     rows, _ = reporting(own)

@@ -57,8 +57,8 @@ LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     """Accuracy over learning rate and delay: the seeds that ran the whole grid, by optimiser.
 
-    Marked are the best rate of each delay and one rate for all; a cell is grey where half of the
-    seeds diverged or ended at chance, which is taken as the least accuracy of all.
+    Frames mark the best rate of each delay, and one rate for all. A cell is grey where half of the
+    seeds diverged or ended at chance; chance is taken as the least accuracy of all.
     """
     grid = _whole_grid(table)
     chance = float(grid["value"].min())

@@ -38,7 +38,9 @@ def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
 
 
 def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
-    """The accuracy at each evaluation: a row a seed, a column an epoch; NaN where a run was lost."""
+    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN where a run was
+    lost.
+    """
     own = select(rows, **settings)
     own = own.assign(
         epoch=own["measure"].str.removeprefix(CURVE).astype(float),
@@ -100,8 +102,8 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
 
 
 def batch_slopes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The slope of log cliff_rate against log batch: a row a seed, a column a delay; NaN where a cliff_rate
-    may lie beyond the rates tried.
+    """The slope of log cliff_rate against log batch: a row per seed, a column per delay; NaN where
+    a cliff_rate may lie beyond the rates tried.
     """
     places = ["delay", "seed", "batch", "lr"]
     accuracy = rows["value"].mask(rows["lost"], 0.0)

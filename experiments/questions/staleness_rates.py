@@ -261,7 +261,7 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
 def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
     """Halfway, on a log axis, from the largest rate that comes back to the next one, which leaves.
 
-    A row a seed, a column a momentum and delay; NaN where the rates do not have both.
+    A row per seed, a column per momentum and delay; NaN where the rates do not have both.
     """
     limits = {}
     for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):

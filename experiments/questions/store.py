@@ -41,7 +41,7 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
 
 def normalise(table: pd.DataFrame) -> pd.DataFrame:
     """A table of numbers with the types that it has when it is read: a column of settings has
-    numbers where all that are there are numbers, and else texts.
+    numbers if all its values are numbers, and else texts.
     """
     columns = {column: _as_numbers(table[column]) for column in setting_columns(table)}
     lost = table["lost"].astype(str) == "True"
@@ -78,7 +78,7 @@ def setting_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _as_numbers(column: pd.Series) -> pd.Series:
-    """A column of settings as numbers, where all that are there are numbers; else as texts."""
+    """A column of settings as numbers, if all its values are numbers; else as texts."""
     try:
         return pd.to_numeric(column)
     except ValueError:

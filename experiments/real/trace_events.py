@@ -89,7 +89,7 @@ def _double_backslashes(text: str) -> str:
 
 
 def _drop_trailing_commas(text: str) -> str:
-    """The text without commas before a closing bracket, but for those within strings."""
+    """The text without commas before a closing bracket, except those within strings."""
     parts = []
     end = 0
     for string in STRING.finditer(text):

@@ -91,7 +91,8 @@ def embed(charts: Sequence[Any]) -> Charts:
 def draw_curves(
     results: Sequence[Result], lines: Sequence[Line], shown: Sequence[int]
 ) -> list[Any]:
-    """A chart for each measure that was learnt: a line a setting, its seeds' 95 % interval as a band.
+    """A chart for each measure that was learnt: a line per setting, its seeds' 95 % interval as a
+    band.
 
     The line under the pointer lights up with its values. The page's script chooses lines by the
     filter `lines`, and the horizontal axis by the columns `x ...` and `y ...`.
@@ -141,7 +142,7 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
 
 
 def _columns_of_curves(lines: Sequence[Line], measure: str) -> dict[str, list[Any]]:
-    """A row a line: its look, and against each axis its mean and the outline of its interval."""
+    """A row per line: its look, and against each axis its mean and the outline of its interval."""
     looks = line_looks(lines)
     columns: dict[str, list[Any]] = {
         "name": [line.title for line in lines],
@@ -168,7 +169,7 @@ def _is_positive(columns: Sequence[np.ndarray]) -> bool:
 
 
 def draw_timelines(results: Sequence[Result], most: int) -> Any:
-    """The workers' time: a row a worker, a bar a gradient, coloured by its staleness.
+    """The workers' time: a row per worker, a bar per gradient, coloured by its staleness.
 
     A thick bar is computed, the thin one after it is on its way to its update. While the pointer is
     on a gradient, a grey area marks the time from its read to its update.

@@ -172,8 +172,8 @@ def table(
     `statistics.time_to_reach`. Diverged members count in n and in `diverged`; they never reach a
     target, and no mean of an accuracy or a loss includes them. One seed has no interval.
 
-    At chosen settings the interval is the wider one of two: that of the seeds at the settings which
-    the other seeds chose, and that of all seeds at the setting which is best on all. The first
+    At chosen settings the interval is the wider one of two: that over seeds, each at the setting
+    that the others chose, and that over all seeds at the setting that is best on all. The first
     alone is too narrow where several settings are nearly as good.
 
     Args:
@@ -202,7 +202,7 @@ def table(
     swept = [key for key in results.keys if not is_seed(key)]
     down = list(rows or ())
     if not rows:
-        # of chosen keys, one setting a row is left, but several a row where there are columns
+        # of chosen keys, one setting per row is left, but several a row where there are columns
         hidden = (*across, *over) if columns else across
         down = [key for key in swept if key not in hidden]
     _check_settings(results, [*down, *reference], across, [key for key in swept if key not in over])

@@ -40,7 +40,8 @@ SERVED_SECONDS: Forms[float] = Forms()
 
 
 def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
-    """The seconds of an update by theory, and as measured in the second half of a run; a row a run.
+    """The seconds of an update by theory, and as measured in the second half of a run; a row per
+    run.
 
     Theory is `seconds_theory`; measured is `seconds_per_update`, where an update is a server's, a
     round of a collective, or one step of every node of a gossip. Columns: what was swept (else

@@ -104,7 +104,7 @@ def simulated_figure(run: RunSpec, unit: str) -> float:
 
 
 def compare_published(name: str) -> pd.DataFrame:
-    """The reported figures beside the simulated ones; a row a figure.
+    """The reported figures beside the simulated ones; a row per figure.
 
     Columns: the labels, `reported`, and the ways to send that the config asks for: gradients
     `whole`, `in buckets` during the backward pass, and `in slices` by a ring whose nodes pass on a
@@ -129,7 +129,7 @@ def compare_published(name: str) -> pd.DataFrame:
 
 
 def compare_gains() -> pd.DataFrame:
-    """The reported and the simulated gain of P3; a row a network and a place of its servers.
+    """The reported and the simulated gain of P3; a row per network and a place of its servers.
 
     Columns: `reported`, the `greatest gain` of P3 over whole layers in order, and the `bandwidth`
     (bytes/s) of the config at which it is reached.

@@ -28,7 +28,7 @@ class AllReduce(Compressing, Reducing, Bucketed):
 
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)
-    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link a pair
+    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link per pair
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)

@@ -23,7 +23,7 @@ class DPSGD(Averaging, Elastic):
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
     with W doubly stochastic. The times are those of a step on a ring, for N bytes, latency alpha,
-    beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds. The
+    beta seconds a byte, one card per node with either `sharing`, and gradients of t_c seconds. The
     first order sends before
     it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
     between read and step. The second is `sgp` without overlap, and on the complete graph with

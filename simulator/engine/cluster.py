@@ -36,10 +36,10 @@ class Cluster(Settings):
         server_crashes: servers that crash, and return from a checkpoint.
         checkpoint: the period of the servers' checkpoints.
         members: the times at which workers join, leave and come back; by default all are always up.
-        ties: the order of workers whose work ends in one instant: `rank`, in the order in which
-            they began, which is that of their ranks where all began together; or `random`, drawn
-            each time from a separate random stream. With equal constant times and `rank`, a server
-            that waits for some workers always waits for the same ones.
+        ties: the order of workers whose work ends in one instant. `rank`: the order in which they
+            began, and of their ranks if they began together. `random`: drawn each time from a
+            separate random stream. With equal constant times and `rank`, a server that waits for
+            some workers always waits for the same ones.
         seed: the seed of the compute times and ties; by default the simulation's.
     """
 

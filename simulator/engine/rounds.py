@@ -163,7 +163,7 @@ class Rounds:
     ) -> Participant:
         """Let node `rank` join round `tag` with `value`; fires with the result.
 
-        `gradient` is the one of which `value` is a part, where it is not all of it.
+        `gradient` is the gradient of which `value` is only a part.
         """
         if tag not in self._open:
             # A node joins it after the round before, which is scheduled.

@@ -90,7 +90,7 @@ class Timed(Quadratic):
     ("algorithm", "workers"), [(AsyncPS(Rule()), 4), (SyncPS(Rule()), 4), (Delayed(Rule()), 1)]
 )
 @pytest.mark.parametrize("members", [1, 3])
-def test_the_engine_is_as_fast_as_its_gradients(algorithm, workers, members, monkeypatch):
+def test_engine_is_as_fast_as_its_gradients(algorithm, workers, members, monkeypatch):
     task = Timed(dim=2, noise=0.1)
     task.lanes = 1  # nothing but what is asked for
     monkeypatch.setattr(gradients, "perf_counter", lambda: task.now)
@@ -106,7 +106,7 @@ def test_textbook_lenet5_is_the_same_function():
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_plain_loop_learns_where_the_data_lies(monkeypatch):
+def test_plain_loop_learns_where_the_data_lies(monkeypatch):
     waits = []
     monkeypatch.setattr(plain, "wait_for", waits.append)
     data = gradients.mnist_shaped(samples=50, tested=20)

@@ -97,7 +97,7 @@ def test_overrides_change_what_the_file_says(stragglers):
     assert config.learning.compensation == load(path).learning.compensation
 
 
-def test_an_override_fixes_a_swept_key(toy):
+def test_override_fixes_a_swept_key(toy):
     path = toy("sweep: {learning.lr: [0.1, 0.2], seed: [0, 1]}")
     assert load(path, "learning.lr=0.5").sweep == {"seed": [0, 1]}
     assert load(path, "sweep.learning.lr=[0.3]").sweep == {"learning.lr": [0.3], "seed": [0, 1]}

@@ -231,7 +231,7 @@ def test_ambiguous_name_of_an_example_is_refused(monkeypatch):
         find_config("example:x")
 
 
-def test_the_command_knows_examples(capsys):
+def test_command_knows_examples(capsys):
     assert main(["list", "examples"]) == 0
     names = {
         line.strip().partition(":")[0]

@@ -395,7 +395,7 @@ def test_failed_save_keeps_the_old_file(tmp_path):
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "before")]
 
 
-def test_a_target_that_cannot_be_written_is_named(tmp_path):
+def test_target_that_cannot_be_written_is_named(tmp_path):
     path = tmp_path / "figure.png"
     path.mkdir()
     with pytest.raises(OSError, match="Is a directory") as caught:

@@ -382,7 +382,7 @@ def test_consensus_draws_metrics_and_refuses_server_methods(bench, grid):
         ("{name: all_reduce}", 5, [20], [(4, 4)]),
     ],
 )
-def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
+def test_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
     run = bench(
         f"cluster: {{workers: {workers}}}\nalgorithm: {method}\n{GOSSIP.replace('20', '1')}"
     )
@@ -429,7 +429,7 @@ def test_collectives_that_share_a_graph_are_both_named(bench):
     )
 
 
-def test_a_torus_stands_on_a_grid(bench):
+def test_torus_stands_on_a_grid(bench):
     run = bench(
         "cluster: {workers: 12, network: {topology: torus}}\nalgorithm: dpsgd\n"
         + GOSSIP.replace("20", "1")
@@ -514,7 +514,7 @@ def test_cliff_ticks_are_swept_rates_without_overlap(bench) -> None:
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_a_histogram_pools_the_seeds_of_a_setting(bench) -> None:
+def test_histogram_pools_the_seeds_of_a_setting(bench) -> None:
     runs = [
         bench(
             f"{TIMED.replace('seed: 0', f'seed: {seed}')}algorithm: {name}",

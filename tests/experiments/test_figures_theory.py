@@ -136,7 +136,7 @@ def test_no_theory_is_drawn_where_unknown(bench, text):
     assert "theory" not in axes.get_title(loc="left")
 
 
-def test_the_histogram_draws_the_law_and_the_shares(bench):
+def test_histogram_draws_the_law_and_the_shares(bench):
     run = bench(
         f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n"
     )

@@ -277,7 +277,7 @@ def test_times_of_ranks_span_first_to_last_operation(
 
 
 @pytest.mark.parametrize("form", ["chrome", "straggler-analysis"])
-def test_an_imported_recording_is_replayed(
+def test_imported_recording_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     """A synchronous step takes as long as the slowest worker's."""
@@ -313,7 +313,10 @@ CHROME: Mapping[str, tuple[Any, str]] = {
     "truncated": (json.dumps(chrome(0))[:40], "a.json: expected a Chrome trace in JSON: "),
     "no JSON": ("\x00\xff", "a.json: expected a Chrome trace in JSON: "),
     "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
-    "a number": ("17", "a.json: traceEvents: expected a list of events: this is not a Chrome trace"),
+    "a number": (
+        "17",
+        "a.json: traceEvents: expected a list of events: this is not a Chrome trace",
+    ),
     "no events": ({"traceEvents": 3}, "a.json: traceEvents: expected a list of events"),
     "no steps": (
         {"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]},

@@ -149,9 +149,7 @@ def damage(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("s", {"ph": "t"}), ("t", {"ph": "f", "bp": "e"}), ("s", {"tid": 5}), ("C", {"args": {"loss": "high"}}),
     ],
 )  # fmt: skip
-def test_the_checker_finds_planted_faults(
-    line: Result, phase: str, changes: dict[str, Any]
-) -> None:
+def test_checker_finds_planted_faults(line: Result, phase: str, changes: dict[str, Any]) -> None:
     found = traced(line)
     place = next(index for index, event in enumerate(found) if event["ph"] == phase)
     found[place] = damage(found[place], **changes)

@@ -254,7 +254,7 @@ def long_run(gradients: int, workers: int) -> Any:
     return SimpleNamespace(updates=updates.iloc[order], workers=pd.DataFrame(index=range(workers)))
 
 
-def test_a_hundred_thousand_gradients_zoom_without_stalling(
+def test_hundred_thousand_gradients_zoom_without_stalling(
     browse: Callable[..., Any], tmp_path: Path
 ) -> None:
     charts = embed([draw_timelines([long_run(100_000, 16)], most=200_000)])

@@ -142,7 +142,7 @@ def test_zipped_numbers_of_the_rule_are_members(toy):
     ]
 
 
-def test_a_variant_has_a_grid_of_its_own(toy):
+def test_variant_has_a_grid_of_its_own(toy):
     sgd = "{learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3], learning.momentum: [0, 0.9]}}"
     adam = "{learning.optimizer: adam, sweep: {learning.lr: [0.001], learning.beta2: [0.9, 0.99], task.noise: [0, 1]}}"
     planned = grid(

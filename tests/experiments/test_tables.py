@@ -69,7 +69,7 @@ def test_unmeasured_value_has_no_target(toy, tmp_path):
         goal(quadratic, target=float("nan"))
 
 
-def test_a_run_without_learning_has_a_row_too(toy, tmp_path):
+def test_run_without_learning_has_a_row_too(toy, tmp_path):
     (row,) = summary([run(load(toy(), "task={model: timing}"), tmp_path)]).to_dict("records")
     assert row["status"] == "finished"
     assert not {"loss", "accuracy"} & set(row)
@@ -103,7 +103,7 @@ evaluate: {every_updates: 10}
 """
 
 
-def test_an_accuracy_that_is_the_target_reaches_it(toy, tmp_path):
+def test_accuracy_that_is_the_target_reaches_it(toy, tmp_path):
     """Accuracies are in single precision: 195 of 250 is a little below 0.78."""
     path = toy(text=EXACT)
     result = run(load(path), tmp_path)

@@ -55,7 +55,7 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
     quarter of a run.
 
     E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same
-    mini-batch at the weights that are updated; a row a member and quarter of the run's updates.
+    mini-batch at the weights that are updated; a row per member and quarter of the run's updates.
 
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the
     fresh gradient.
@@ -160,7 +160,7 @@ def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]
         square, DC-ASGD-a outer     g g^T (w - w_read);              exact     H (w - w_read), of
         which strength 1 is the Taylor expansion
 
-    g and H those of the mini-batch at w_read; a row a member, form, strength and quarter of the
+    g and H those of the mini-batch at w_read; a row per member, form, strength and quarter of the
     run's updates.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by

@@ -140,9 +140,10 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
     A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
     direction, and descent goes on from there with the config's delay and momentum. With its
     sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that theory
-    has the deviation return below 1 and grow above. A row a member with the swing of the deviation
-    (largest less least) in the last of six periods over that in the second (`growth`; infinite,
-    where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+    has the deviation return below 1 and grow above. A row per member with the swing of the
+    deviation (largest less least) in the last of six periods over that in the second (`growth`;
+    infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and
+    `slope`.
 
     Args:
         parts: the `parts` of `BesideMinima`.

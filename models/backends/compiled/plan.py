@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class PlanStep:
-    """A step, but for its places in working memory.
+    """A step, without its places in working memory.
 
     Attributes:
         inputs, outputs: features of a sample.

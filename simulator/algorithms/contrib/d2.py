@@ -30,7 +30,8 @@ class D2(Averaging):
     an even number of nodes has -1/3, at which noise never decays.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
-    alpha, beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds.
+    alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of t_c
+    seconds.
 
     Source: Tang et al. (2018), arXiv 1803.07068, algorithm 1; momentum: the public code of Vogels
     et al. (2021), arXiv 2110.04175; (W + I) / 2: Yuan et al. (2019), arXiv 1702.05122.

@@ -77,7 +77,7 @@ class DANASlim(DANA):
 
     v_i <- m v_i + g;  u = m v_i + g at worker i;  w <- w - lr u at the server, which returns w
 
-    At a constant rate w is what a worker of `dana` reads, which is also what is evaluated here.
+    At a constant rate, w is the model that a worker of `dana` reads; here it is also evaluated.
     With one worker it is SGD with Nesterov's momentum. Clips and compensations change u instead of
     g; weight decay is refused, since the server would add it after the momentum. A worker that
     crashes loses its v_i.

@@ -129,10 +129,10 @@ class Malenia(PresentWeights):
     """Malenia SGD: an update by the mean over workers of the mean of each one's gradients.
 
     w <- w - lr (1/P) sum_i G_i / b_i, with the sum G_i of the b_i gradients of worker i at w. The
-    update is made once each worker has a gradient and the harmonic mean of the b_i is at least
-    S / P; else as `k_batch_sync`. So where workers' losses differ, it tends to the minimum of their
-    mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S = P and
-    equal times it is `sync_ps`.
+    update is made once each worker has a gradient and the harmonic mean of the b_i is at least S /
+    P; all else is as in `k_batch_sync`. So where workers' losses differ, it tends to the minimum of
+    their mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S =
+    P and equal times it is `sync_ps`.
 
     Attributes:
         gradients: S, gradients that an update is worth: P / sum_i (1 / b_i) >= S / P; P by default.

@@ -1,4 +1,4 @@
-"""Measured seconds in a table: a row each, or a column a worker."""
+"""Measured seconds in a table: a row each, or a column per worker."""
 
 import math
 import re

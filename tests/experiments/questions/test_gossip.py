@@ -117,7 +117,7 @@ def test_slow_node_is_judged_by_time_ratio(right, seeds, wide, role, word):
     assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
 
 
-def test_a_target_that_seeds_miss_has_no_mean():
+def test_target_that_seeds_miss_has_no_mean():
     parts = []
     for method, slowness in (
         ("adpsgd", 1),

@@ -88,7 +88,7 @@ def test_word_follows_both_intervals(number, options, word):
     assert judge(number, **{"at_least": 1.0, **options}).word == word
 
 
-def test_a_missed_target_is_judged_by_the_median():
+def test_missed_target_is_judged_by_the_median():
     """Times of which one is never: the median's interval decides, and that may be infinite."""
     times = [*spread(2.0, 0.1, 19), math.inf]
     assert judge(estimate(times), at_most=3.0).word == Word.AGREES
