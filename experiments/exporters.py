@@ -30,9 +30,7 @@ class Exported(NamedTuple):
     rows: list[dict[str, float]]
 
     def measures(self) -> Iterator[tuple[str, float, int, float]]:
-        """The name of a measure, its value, the updates before it, rounded, and its virtual time
-        (s).
-        """
+        """Name, value, updates (rounded) and virtual time (s) of each measure."""
         for row in self.rows:
             for name, value in row.items():
                 if name not in ("time", "updates"):

@@ -58,7 +58,7 @@ def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
 
 
 def decide_uneven(table: pd.DataFrame) -> list[Answer]:
-    """Ringmaster's time to a loss over asynchronous SGD's, with workers as uneven as i."""
+    """Times to a loss over asynchronous SGD's: Ringmaster, a middle K, and the quickest workers."""
     answers = []
     own = select(table, study="uneven")
     if len(own):

@@ -308,7 +308,7 @@ def _check_settings(
     for key in (*down, *across):
         if key not in results.keys:
             hint = suggest(key, results.keys) or f"swept keys: {', '.join(results.keys) or 'none'}"
-            raise ValueError(f"{key}: no swept key; {hint}")
+            raise ValueError(f"{key}: not a swept key; {hint}")
         if key in down and key in across:
             raise ValueError(f"{key}: expected as rows or as columns, not both")
     for key in swept:

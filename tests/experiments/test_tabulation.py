@@ -111,7 +111,7 @@ def test_criterion_without_best_is_refused(results):
 def test_swept_key_outside_the_table_is_refused(results):
     with pytest.raises(ValueError, match=r"learning\.lr: was swept too"):
         table(results, rows=["method"])
-    with pytest.raises(ValueError, match=r"methd: no swept key; did you mean method\?"):
+    with pytest.raises(ValueError, match=r"methd: not a swept key; did you mean method\?"):
         table(results, rows=["methd"])
     with pytest.raises(ValueError, match="acuracy: no such value; did you mean accuracy"):
         table(results, values=["acuracy"])

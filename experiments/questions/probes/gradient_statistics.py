@@ -121,12 +121,12 @@ def measure_curvature(
 
 
 def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row a
+    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row per
     member, tenth and number.
 
     Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of
-    a mini-batch; Zheng
-    et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
+    a mini-batch. Zheng et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes
+    that of the labels.
 
     Raises:
         ConfigError: a run too short for a measurement in each tenth.
