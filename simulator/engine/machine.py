@@ -134,7 +134,7 @@ class Machine(Node):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return self._services.shapes
 
-    # likewise; a `Client` draws it where it is a law
+    # a number too; a `Client` draws it if it is a law
     apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))
 
     @property

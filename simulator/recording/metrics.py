@@ -80,8 +80,8 @@ class Spread:
         return {name: np.concatenate([row[name] for row in self._rows]) for name in names}
 
 
-# Losses are buffered, since reading each would make a GPU's caller wait. They are summed after so
-# many, with the moment of each, so that a divergence has its update.
+# Losses are buffered, since reading each would make a GPU's caller wait. A full buffer is summed;
+# it has the moment of each loss, so that a divergence has its update. The limits count losses.
 FOLD = 1024
 FOLD_ON_GPU = 64 * FOLD
 

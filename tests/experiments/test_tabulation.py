@@ -269,7 +269,7 @@ def test_differences_are_of_pairs_with_equal_seeds(results):
     ("against", "message"),
     [
         ({"method": "other"}, "no run has that setting"),
-        ({"x": 1}, "x: no swept"),
+        ({"x": 1}, "x: not a swept"),
     ],
 )
 def test_impossible_reference_is_refused(results, against, message):

@@ -15,12 +15,12 @@ from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.scalars import Scalar
 
-PARTS = 10  # of a run, whose means are reported
+PARTS = 10  # parts of a run; each reports its means
 INTERVAL = 125  # updates from one measurement to the next
 LATER = 16  # updates between the two models of a measurement, as of a gradient with that delay
 BATCHES = 32
 """Mini-batches of a measurement, drawn beside those of the run."""
-SINGLE = 8  # of them, those whose samples have a gradient each
+SINGLE = 8  # the mini-batches among them whose samples have a gradient each
 
 
 @dataclass(frozen=True)
