@@ -134,7 +134,7 @@ class Machine(Node):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return self._services.shapes
 
-    # a number too; a `Client` draws it if it is a law
+    # `attrgetter`, as for the weights; a `Client` draws the seconds if they are a law
     apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))
 
     @property
