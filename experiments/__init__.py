@@ -1,3 +1,3 @@
-"""Where simulator and models meet: configs, runs, results, theory, figures, questions, and the
-command line.
+"""Configs, runs, results, theory, figures, questions and the command line: simulator and models
+meet here.
 """

@@ -55,7 +55,7 @@ def diagnose(out: str | Path = "results") -> Iterator[Diagnosis]:
     """Check Python, packages, GPU, data sets, and the folder of results.
 
     Args:
-        out: where results would be stored; it is not created.
+        out: the folder for results; it is not created.
     """
     yield Diagnosis("python", "ok", platform.python_version())
     for package in REQUIRED_PACKAGES:

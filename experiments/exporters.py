@@ -15,7 +15,7 @@ class Exported(NamedTuple):
     """A member of a run, as all three libraries take it.
 
     Attributes:
-        experiment: the config's name.
+        experiment: the name of the config.
         name: the run's id, with the number of the member where there are several.
         settings: every dotted key of the config that has a value, the swept ones as they are for
             this member.
@@ -30,9 +30,7 @@ class Exported(NamedTuple):
     rows: list[dict[str, float]]
 
     def measures(self) -> Iterator[tuple[str, float, int, float]]:
-        """The name of a measure, its value, the updates before it, rounded, and its virtual time
-        (s).
-        """
+        """Name, value, updates (rounded) and virtual time (s) of each measure."""
         for row in self.rows:
             for name, value in row.items():
                 if name not in ("time", "updates"):
@@ -65,20 +63,22 @@ def write_runs(results: Result | Results, to: str, folder: str | Path) -> Path:
 
 def _members(result: Result) -> Iterator[Exported]:
     config = result.config
-    settings = {key: value for key, value in dotted_items(config.as_dict()) if value is not None}
+    document = config.as_dict()
+    settings = {key: value for key, value in dotted_items(document) if value is not None}
+    others = {"member", *result.swept, *result.labels}
+    measured = [name for name in result.metrics if name not in others]
     rows = result.members.to_dict("records")
-    measured = [
-        name for name in result.metrics if name not in ("member", *result.swept, *result.labels)
-    ]
     for row in rows:
         member = row.pop("member")
-        name = str(result.manifest["run"]) + f".{member}" * (len(rows) > 1)
-        table = result.metrics.loc[result.metrics["member"] == member, measured]
+        name = str(result.manifest["run"])
+        if len(rows) > 1:
+            name += f".{member}"
+        evaluations = result.metrics.loc[result.metrics["member"] == member, measured]
         finite = [
-            {key: value for key, value in each.items() if isfinite(value)}
-            for each in table.to_dict("records")
+            {key: value for key, value in evaluation.items() if isfinite(value)}
+            for evaluation in evaluations.to_dict("records")
         ]
-        yield Exported(config.name, name, {**settings, **row}, text_of(config.as_dict()), finite)
+        yield Exported(config.name, name, {**settings, **row}, text_of(document), finite)
 
 
 def _tensorboard(member: Exported, folder: Path) -> None:

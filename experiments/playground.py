@@ -31,25 +31,25 @@ from laggard.simulator.algorithms import ALGORITHMS
 
 MEAN_SECONDS = 0.01
 MESSAGE_BYTES = 246_824
-"""LeNet-5's parameters in single precision."""
+"""The size of a message: LeNet-5's parameters in single precision."""
 GRADIENTS_PER_WORKER = 40
-"""The length of a simulation."""
+"""The length of a simulation, in gradients of each worker."""
 MOST_SECONDS = 5.0
-"""Of CPU time that a simulation may take."""
+"""The CPU time that a simulation may take (s)."""
 SHOWN_GRADIENTS = 30
-"""Of each worker in the timeline, from the start."""
+"""Gradients of each worker in the timeline, from the start."""
 TOPOLOGY_KEYS = ("topology", "graph", "arguments")
 
 
 class Knobs(NamedTuple):
-    """What the sliders set.
+    """The settings of the sliders.
 
     Attributes:
-        method: its name in a config.
-        slow_factor: how many times longer worker 0 computes than the others.
+        method: the method's name in a config.
+        slow_factor: the time of worker 0's mini-batch over that of the others.
         cv: standard deviation over mean, of the times of mini-batches.
-        latency: of a message (s).
-        bandwidth: of each node's card (bytes/s).
+        latency: the latency of a message (s).
+        bandwidth: the bandwidth of each node's card (bytes/s).
     """
 
     method: str = "async_ps"
@@ -105,7 +105,7 @@ def simulate_clock(knobs: Knobs) -> Result:
 
     Raises:
         ConfigError: the method does not work on this cluster, or takes too long for sliders.
-        Deadlock: it waits for ever.
+        Deadlock: the method waits for ever.
     """
     config = parse(knobs.document())
     with TemporaryDirectory(prefix="laggard-") as folder:
@@ -122,7 +122,7 @@ def simulate_clock(knobs: Knobs) -> Result:
 
 
 def facts_of(result: Result) -> list[tuple[str, str, str]]:
-    """What is measured, its value, and theory's; empty where there is no closed form."""
+    """The measured quantities: name, value, and theory's value, empty without a closed form."""
     progress = result.manifest["mileage"]
     rate = progress["updates"] / progress["time"]
     waiting = shares(result.workers)["waiting"].mean()
@@ -214,14 +214,14 @@ def _draw_staleness(axes: Axes, result: Result) -> None:
 
 
 class Playground:
-    """Sliders for a cluster and a method, and what the clock makes of them.
+    """Sliders for a cluster and a method, and the run that the clock simulates for them.
 
     Attributes:
         knobs: the values of the sliders.
         controls: a slider or a choice for each of them.
         result: the run that is shown, the last one that the cluster allowed.
         picture, config: its timeline and staleness, and its config as YAML.
-        problem: why what the sliders say cannot be simulated, else empty.
+        problem: the reason why the sliders' settings cannot be simulated, else empty.
         widget: all of it, as a notebook shows it.
     """
 
@@ -254,7 +254,9 @@ class Playground:
         self.widget = widgets.VBox([both, self.config])
 
     def _redraw(self, change: Any) -> None:
-        """Simulate what the sliders say, and show it, or say in a line why it cannot be."""
+        """Simulate the sliders' settings and show the run, or say in a line why it cannot be
+        simulated.
+        """
         values = {name: control.value for name, control in self.controls.items()}
         values["latency"] /= 1e3
         values["bandwidth"] *= 1e6
@@ -322,12 +324,12 @@ def explore(method: str = "async_ps", workers: int = 8) -> Playground:
     """A playground in a notebook: sliders for a cluster, and its timeline as they move.
 
     Forty mini-batches a worker are simulated, without gradients, of the method on the cluster that
-    the sliders say. Shown are the workers' timeline, the staleness of gradients beside theory's,
-    updates a second and waiting; a button shows the config, for `laggard run`.
+    the sliders describe. The playground shows the workers' timeline, the staleness of gradients
+    beside theory's, updates a second and waiting; a button shows the config, for `laggard run`.
 
     Args:
         method: its name in a config, such as `sync_ps` or `sgp`.
-        workers: how many there are at first.
+        workers: the number of workers at first.
 
     Raises:
         MissingPackageError: the extra `notebook` is not installed.

@@ -1,7 +1,7 @@
 """`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its
 first moment on.
 
-Worker processes start here too: what they import first must be little.
+Worker processes start here too, so the first imports must be few.
 """
 
 import os
@@ -11,7 +11,7 @@ import warnings
 from typing import NoReturn
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""Ctrl-C, and what batch systems end a job with; and the line for each."""
+"""The signals of Ctrl-C and of batch systems that end a job, and the line for each."""
 WATCHED = 0.5  # seconds between two checks that the parent of a worker process is alive
 
 
@@ -31,7 +31,7 @@ def block_signals() -> None:
 
 
 def leave(number: int, _: object = None) -> NoReturn:
-    """End the process at once; what comes next, as `timeout` sends it twice, is ignored."""
+    """End the process at once; further signals are ignored, since `timeout` sends two."""
     for handled in SIGNALS:
         # SIG_IGN would have Python complain about a signal that waits already
         signal.signal(handled, lambda *_: None)

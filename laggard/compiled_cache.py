@@ -37,14 +37,14 @@ def decorate_functions(module: ModuleType, decorators: Mapping[str, str]) -> Ite
 
 
 def compile_cached(text: str, compile_entries: Callable[[ModuleType], Result]) -> Result:
-    """Compile the module of a source, load what was compiled, or wait for another process.
+    """Compile `text` as a module, load its cache, or wait for a process that compiles it.
 
-    The source is a file in the user's cache folder, beside which numba stores what it compiled;
+    The source is a file in the user's cache folder, beside which numba stores the compiled code;
     where the folder cannot be written, or a file there cannot be locked, everything stays in
     memory.
 
     Args:
-        text: the source; `CACHED` there is whether numba may store what it compiles.
+        text: the source; `CACHED` in it says whether numba may store the compiled code.
         compile_entries: compiles the functions of the module that are to be called.
 
     Raises:
@@ -85,7 +85,7 @@ def _is_sealed(path: Path) -> bool:
 
 
 def _hash_of_cache(path: Path) -> str:
-    """SHA-256 of a source file and of what numba stored for it."""
+    """SHA-256 of a source file and of numba's files for it."""
     digest = hashlib.sha256()
     for file in [path, *_cached_files(path)]:
         digest.update(hashlib.sha256(file.read_bytes()).digest())

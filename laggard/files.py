@@ -33,7 +33,7 @@ KNOWN_FORMATS = {
     b"\x89HDF": "an HDF5 file: export a table from it as CSV",
     b"SQLite format 3": "a database: export a table from it as CSV",
 }
-"""What a file is that is not read, by its first bytes."""
+"""The kinds of files that are not read, by their first bytes."""
 
 
 class UnreadableFileError(ValueError):
@@ -122,7 +122,7 @@ def read_text(path: str | Path) -> str:
 
 
 def decode(path: str | Path, content: bytes) -> str:
-    """The text of `content`, as `read_text` takes it."""
+    """The text of `content`, decoded as in `read_text`."""
     encoding = "utf-8"
     for mark, name in BYTE_ORDER_MARKS:
         if content.startswith(mark):
@@ -155,8 +155,9 @@ def natural_key(name: str) -> tuple[Any, ...]:
     parts = re.split(r"([0-9]+)", name)
     key = []
     for index, part in enumerate(parts):
-        is_number = index % 2 == 1
-        key.append(int(part) if is_number else part.casefold())
+        is_number = index % 2 == 1  # split puts what the group matched at odd places
+        item = int(part) if is_number else part.casefold()
+        key.append(item)
     # leading zeros and case decide between names that are equal otherwise
     return tuple(key), name
 

@@ -35,7 +35,7 @@ class CpuBudget:
     """Seconds of CPU time that several checks may take together, in the main thread.
 
     Attributes:
-        left: seconds.
+        left: the seconds left.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -27,7 +27,7 @@ DATA_UNIT = re.compile(
 )
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 QUANTITIES = {"s": "time", "bytes": "size", "bytes/s": "bandwidth", "operations/s": "speed"}
-"""What laggard's own units measure; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
+"""The quantity of each of laggard's own units; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
 UNIT_IN_DOCSTRING = re.compile(rf"(?:^|\s)\(({'|'.join(QUANTITIES)})[,;)]")
 OWN_UNITS = {"time": "seconds", "size": "bytes", "bandwidth": "bytes/s", "speed": "operations/s"}
 EXPECTED_FORMS = {
@@ -92,7 +92,8 @@ def _data_unit(text: str, quantity: str) -> Unit | None:
             raise AmbiguousUnitError(f"{text} may be {names}")
     if is_bits and quantity == "size":
         return None
-    factor = Decimal(1024 if match["binary"] else 1000) ** POWERS[prefix]
+    base = 1024 if match["binary"] else 1000
+    factor = Decimal(base) ** POWERS[prefix]
     if is_bits:
         factor /= 8
     return Unit(_name(prefix, match["binary"].lower(), is_bits, quantity), factor)
@@ -138,7 +139,7 @@ def read_quantity(text: str, quantity: str) -> float:
     """The number in a text with its unit, in laggard's own unit.
 
     Raises:
-        ValueError: it is no number with a unit of this quantity, or the unit is ambiguous.
+        ValueError: it is not a number with a unit of this quantity, or the unit is ambiguous.
 
     Example:
         >>> read_quantity("10 ms", "time"), read_quantity("1 Gbit/s", "bandwidth")
@@ -159,7 +160,7 @@ def read_quantity(text: str, quantity: str) -> float:
 
 @cache
 def quantities_of(*recipes: Any) -> dict[str, str]:
-    """What each argument of a class or function measures, where its docstring names the unit."""
+    """The quantity that each argument measures, for arguments whose docstring names a unit."""
     quantities = {}
     for key, meaning in describe_keys(*recipes).items():
         match = UNIT_IN_DOCSTRING.search(meaning)

@@ -1,4 +1,4 @@
-"""What is learnt: networks, datasets, partitions, and tasks made of them; torch only, no clock.
+"""Learning problems: networks, datasets, partitions, and tasks made of them; no clock here.
 
 Whatever a config names is imported without torch: modules import it where they compute.
 """
@@ -93,7 +93,7 @@ READERS: Mapping[Callable[..., Dataset], Callable[..., Samples]] = {
     leaf: read_leaf,
     idx: read_idx_files,
 }
-"""Data set in a file -> what reads it, with the same arguments, without torch."""
+"""Data set in a file -> its reader, a function with the same arguments, without torch."""
 
 
 def __getattr__(name: str) -> Any:

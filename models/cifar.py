@@ -15,18 +15,19 @@ URL = "https://www.cs.toronto.edu/~kriz"
 
 
 class Release(NamedTuple):
-    """A binary release: records of one byte a label and 3,072 bytes an image, of red, green and
+    """A binary release: records of one byte per label and 3,072 bytes an image, of red, green and
     blue, row by row.
 
     Attributes:
-        folder: of the archive, and below the folder of data sets.
-        archive: its name, and md5 as its page says.
-        train: training files.
-        records: in each training file.
+        folder: the folder in the archive, and below the folder of data sets.
+        archive, md5: the archive's name, and its MD5 by the page of the data sets.
+        train: the training files.
+        records: the number of records in each training file.
         test: the file of test images.
-        tests: records in it.
-        labels: bytes before an image; the last of them is its class.
-        mean, deviation: of the training images' red, green and blue, from 0 to 1.
+        tests: the number of records in that file.
+        labels: bytes before an image; the last one is its class.
+        mean, deviation: mean and deviation of the training images' red, green and blue, from 0 to
+            1.
     """
 
     folder: str
@@ -43,12 +44,12 @@ class Release(NamedTuple):
 
     @property
     def record(self) -> int:
-        """The bytes of a record."""
+        """The number of bytes in a record."""
         return self.labels + PIXELS
 
     @property
     def files(self) -> dict[str, int]:
-        """The records of each file."""
+        """The number of records in each file."""
         return {**dict.fromkeys(self.train, self.records), self.test: self.tests}
 
 
@@ -105,17 +106,19 @@ def _images(name: str, release: Release) -> Dataset:
 
     folder = find_release(name, release)
     # Constants, as for MNIST: sums of float32 would depend on the number of torch's threads.
-    mean, deviation = (
-        255 * torch.tensor(each).view(3, 1, 1) for each in (release.mean, release.deviation)
-    )
+    mean = 255 * torch.tensor(release.mean).view(3, 1, 1)
+    deviation = 255 * torch.tensor(release.deviation).view(3, 1, 1)
 
-    def part(files: tuple[str, ...]) -> "tuple[Tensor, Tensor]":
-        read = [read_records(folder / file, release, release.files[file]) for file in files]
-        pixels, labels = map(np.concatenate, zip(*read, strict=True))
-        x = torch.from_numpy(pixels).view(-1, 3, 32, 32).float().sub_(mean).div_(deviation)
-        return x, torch.from_numpy(labels).long()
+    def read_part(files: tuple[str, ...]) -> "tuple[Tensor, Tensor]":
+        parts = [read_records(folder / file, release, release.files[file]) for file in files]
+        pixels = np.concatenate([images for images, _ in parts])
+        classes = np.concatenate([classes for _, classes in parts])
+        x = torch.from_numpy(pixels).view(-1, 3, 32, 32).float()
+        return x.sub_(mean).div_(deviation), torch.from_numpy(classes).long()
 
-    return Dataset(name, *part(release.train), *part((release.test,)), release.classes)
+    x, y = read_part(release.train)
+    test_x, test_y = read_part((release.test,))
+    return Dataset(name, x, y, test_x, test_y, release.classes)
 
 
 def find_release(name: str, release: Release) -> Path:
@@ -147,7 +150,7 @@ def read_records(path: Path, release: Release, count: int) -> tuple[np.ndarray, 
     """The images `(count, 3072)` and the classes `(count,)` of a file, as uint8.
 
     Raises:
-        DataMissingError: it has another length, or a label that there is not.
+        DataMissingError: its length or a label is wrong.
     """
     try:
         content = np.fromfile(path, dtype=np.uint8)

@@ -24,8 +24,8 @@ IDX_FILES = (
 
 
 LabelKind = Literal["classes", "numbers", "sets"]
-"""What the labels of a data set are: one class a sample, one number a sample, or a set of classes,
-as a row of 0 and 1.
+"""The kinds of labels: one class per sample, one number per sample, or a set of classes, as a row
+of 0 and 1.
 """
 HOLD_OUT_SEED = 0
 """Of the samples that are held out: the same in every run, so that settings are compared on them."""
@@ -78,7 +78,7 @@ class Dataset:
                 classes `(samples, classes)` of 0 and 1.
             test_x: test inputs, of the same shape.
             test_y: their labels.
-            labels: what the labels are; `numbers` train by `mean_squared`, `sets` by `binary`.
+            labels: the kind of labels; `numbers` train by `mean_squared`, `sets` by `binary`.
 
         Raises:
             ValueError: shapes or labels do not fit together; names the argument.
@@ -111,7 +111,7 @@ class Dataset:
         Args:
             train: the items to train on.
             test: the items to test on.
-            labels: as for `from_arrays`.
+            labels: the kind of labels, as for `from_arrays`.
 
         Raises:
             TypeError: one has no length, such as an iterable data set.

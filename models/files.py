@@ -24,9 +24,9 @@ class Samples(NamedTuple):
     """The content of files: inputs and labels as arrays; inputs may be a sparse matrix.
 
     Attributes:
-        train, test: the indices of the training and of the test samples.
-        writers: of the training samples, where they are known.
-        label_kind: as in `Dataset`.
+        train, test: the indices of the training samples, and of the test samples.
+        writers: the writer of each training sample; None if unknown.
+        label_kind: the kind of labels, as in `Dataset`.
     """
 
     x: Any
@@ -71,7 +71,7 @@ def libsvm(
         file: lines `label index:value index:value ...`.
         test_file: the test set in the same format, such as a9a.t.
         test_share: the share of the rows, between 0 and 1, without a `test_file`.
-        seed: of the choice of rows.
+        seed: the seed of the choice of rows.
         labels: `classes`, one a row; `numbers`, one a row, for regression, not scaled; or `sets` of
             classes, such as `1,3`, perhaps empty. Null: classes, and other labels are refused.
 

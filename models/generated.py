@@ -38,8 +38,8 @@ def synthetic(
         samples: size of the training set.
         features: numbers in an input.
         classes: number of clouds.
-        separation: of the centres, in standard deviations of a cloud.
-        seed: of centres and samples.
+        separation: the distance of the centres, in standard deviations of a cloud.
+        seed: the seed of centres and samples.
 
     Raises:
         ValueError: a size outside its range in `RANGES`.
@@ -89,7 +89,7 @@ def synthetic_images(
         size: height and width of an image, in pixels.
         writers: number of writers.
         contrast: standard deviation of the patterns over that of the noise.
-        seed: of patterns and noise.
+        seed: the seed of patterns and noise.
 
     Raises:
         ValueError: a size, or the contrast, outside its range in `RANGES`.
@@ -231,7 +231,7 @@ def characters(
         samples: pieces of the training set.
         positions: characters of a piece.
         words: number of words of the language.
-        seed: of language and text.
+        seed: the seed of language and text.
 
     Raises:
         ValueError: a size outside its range in `RANGES`.

@@ -57,7 +57,7 @@ def read_idx(path: Path, known_as: str = "") -> np.ndarray:
     if known_as in SHA256 and hashlib.sha256(content).hexdigest() != SHA256[known_as]:
         raise ValueError(f"{path} is not {known_as} as it was published: remove it, or use idx")
     if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] not in ELEMENT_TYPES:
-        raise ValueError(f"{path} is no IDX file")
+        raise ValueError(f"{path} is not an IDX file")
     element = np.dtype(ELEMENT_TYPES[content[2]])
     dimensions = content[3]
     start = 4 + 4 * dimensions

@@ -55,7 +55,7 @@ def count_initial(file: str, params: int, shapes: Callable[[], Shapes]) -> int:
     """The number of models in a safetensors file: a result's `weights`, or one state_dict.
 
     Args:
-        params: of the model.
+        params: the number of parameters of the model.
         shapes: gives the shapes of its parameters by name; no shapes where they have no names.
 
     Raises:

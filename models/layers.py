@@ -29,7 +29,7 @@ class Description(NamedTuple):
     """The sizes of a network, known without building it.
 
     Attributes:
-        layers: those of its module; activations of one sample.
+        layers: the layers of its module, with the activations of one sample.
         labels: the shape of the labels that it predicts, `()` or `(positions,)`.
         unfolds: whether the backend `unfold` can take it.
         least: samples that a mini-batch has at least: 2 under batch normalisation.
@@ -103,7 +103,7 @@ def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tupl
     """The shape of the labels that a module predicts for one input: `()` or `(positions,)`.
 
     Raises:
-        ValueError: it has no logit for each class, or is no function of its parameters and its
+        ValueError: it has no logit for each class, or is not a function of its parameters and its
             input alone.
     """
     x = _samples(shape)
@@ -123,7 +123,7 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
     Its batch normalisation keeps no statistics from now on, and its dropout is laggard's own.
 
     Raises:
-        ValueError: it has no logit for each class, or is no function of its parameters and its
+        ValueError: it has no logit for each class, or is not a function of its parameters and its
             input alone.
     """
     from laggard.models.backends.unfolded import unfoldable
@@ -142,7 +142,7 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
 
     Args:
         rows: the shape of the labels that the network predicts.
-        labels: the shape of those that a sample has, `()` where there is one.
+        labels: the shape of a sample's labels, `()` for a single one.
 
     Raises:
         ValueError: they differ.
@@ -245,8 +245,8 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
 def multiplications(leaf: "nn.Module", output: Any) -> int:
     """The multiplications of a layer: one per output and entry of a row of its weights.
 
-    A recurrent layer has one per position and entry of its matrices. What gives no tensor counts
-    nothing.
+    A recurrent layer has one per position and entry of its matrices. A layer whose output is no
+    tensor counts nothing.
     """
     from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Federated data sets in LEAF's JSON: users, each with samples of its own."""
+"""Federated data sets in LEAF's JSON: users, each with their own samples."""
 
 import json
 import math
@@ -23,8 +23,8 @@ class User(NamedTuple):
     """The samples of one user.
 
     Attributes:
-        key: the config key of the file that they are from.
-        file: that file.
+        key: the config key that names their file.
+        file: the path of that file.
         x: inputs `(samples, ...)`.
         y: labels `(samples,)`.
     """
@@ -37,7 +37,8 @@ class User(NamedTuple):
 
 
 Decode = Callable[[Any], tuple[np.ndarray, np.ndarray]]
-"""From the data of a user to inputs and labels; raises where they are not as expected."""
+"""A function from the data of a user to inputs and labels; raises where they are not as expected.
+"""
 
 
 def femnist(file: str, test_file: str) -> Dataset:
@@ -49,7 +50,7 @@ def femnist(file: str, test_file: str) -> Dataset:
     Args:
         file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train`
             of LEAF.
-        test_file: the same for test samples: `data/femnist/data/test`.
+        test_file: JSON or a folder, as `file`, with test samples: `data/femnist/data/test`.
 
     Source: Caldas et al. (2018), arXiv:1812.01097; Cohen et al. (2017), arXiv:1702.05373.
 
@@ -69,8 +70,9 @@ def leaf(file: str, test_file: str, shape: str = "") -> Dataset:
 
     Args:
         file: LEAF's JSON of training samples, or a folder of such files.
-        test_file: the same for test samples.
-        shape: of an input of numbers, such as 1x28x28; by default as they are nested.
+        test_file: JSON or a folder, as `file`, with test samples.
+        shape: the shape of an input of numbers, such as 1x28x28; by default that of the nested
+            lists.
 
     Source: Caldas et al. (2018), arXiv:1812.01097.
 
@@ -130,7 +132,7 @@ def _sizes_in(shape: str) -> tuple[int, ...]:
     """The sizes in a text like 1x28x28; none in an empty one.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: it is not such a text.
     """
     if not shape:
         return ()
@@ -157,24 +159,26 @@ def _joined(train: Sequence[User], test: Sequence[User], classes: int) -> Sample
 def _texts(train: Sequence[User], test: Sequence[User]) -> Samples:
     """Texts as numbers of characters, `(samples, positions)`, and the next ones as labels."""
     samples = _joined(train, test, 0)
-    length = samples.x.dtype.itemsize // 4  # four bytes a character
-    points = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
-    following = samples.y.astype("U1").view(np.uint32).reshape(-1, 1)
-    alphabet, codes = np.unique(np.hstack([points, following]), return_inverse=True)
-    codes = codes.reshape(-1, length + 1)
-    x = codes[:, :-1].astype(np.float32)
-    return samples._replace(x=x, y=codes[:, 1:], classes=len(alphabet))
+    length = samples.x.dtype.itemsize // 4  # numpy's strings have four bytes a character
+    inputs = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
+    last_labels = samples.y.astype("U1").view(np.uint32).reshape(-1, 1)
+    # Each text with the character after it: all but the last are inputs, all but the first labels.
+    code_points = np.hstack([inputs, last_labels])
+    alphabet, classes = np.unique(code_points, return_inverse=True)
+    classes = classes.reshape(-1, length + 1)
+    x = classes[:, :-1].astype(np.float32)
+    y = classes[:, 1:]
+    return samples._replace(x=x, y=y, classes=len(alphabet))
 
 
 def _check_alike(users: Sequence[User]) -> np.ndarray:
     """The inputs of the first user that has any; inputs of another kind or shape are refused."""
     first = next(user for user in users if len(user.y))
+    kind = first.x.dtype, first.x.shape[1:]
     for user in users:
-        if len(user.y) and (user.x.dtype, user.x.shape[1:]) != (first.x.dtype, first.x.shape[1:]):
-            expected, got = (
-                f"inputs of {_describe_inputs(first)}",
-                f"inputs of {_describe_inputs(user)} of {user.name!r}",
-            )
+        if len(user.y) and (user.x.dtype, user.x.shape[1:]) != kind:
+            expected = f"inputs of {_describe_inputs(first)}"
+            got = f"inputs of {_describe_inputs(user)} of {user.name!r}"
             raise wrong_file(user.key, user.file, expected, got)
     return first.x
 
@@ -197,7 +201,7 @@ def _read_users(key: str, name: str, decode: Decode, expected: str) -> Iterator[
     """The users of a file, or of a folder's `*.json` in order.
 
     Args:
-        expected: what `decode` expects, as text.
+        expected: the description of what `decode` expects.
     """
     path, numbers, samples = Path(name), 0, 0
     files = [path]
@@ -301,6 +305,6 @@ def _decode_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _labels(labels: Any, classes: int) -> np.ndarray:
     for label in labels:
-        if type(label) is not int or not 0 <= label < classes:  # a bool is no label
+        if type(label) is not int or not 0 <= label < classes:  # a bool is not a label
             raise ValueError
     return np.array(labels, dtype=np.int64)

@@ -22,7 +22,7 @@ class Objective:
 
     Attributes:
         regularizer: the factor of a non-convex regulariser of all weights.
-        label_kind: the labels that it is for, as in `Dataset`.
+        label_kind: the kind of labels that the loss accepts, as in `Dataset`.
 
     Raises:
         ValueError: `regularizer` is negative or infinite.
@@ -246,4 +246,4 @@ LOSS_OF_LABELS: dict[LabelKind, str] = {
     "numbers": "mean_squared",
     "sets": "binary",
 }
-"""What is minimised where nothing else is said."""
+"""The default loss of each kind of labels."""

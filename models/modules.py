@@ -101,9 +101,11 @@ class Attention(nn.Module):
         parts = self.inputs(x).unflatten(-1, (3, self.heads, -1))
         by_head = parts.movedim(-3, 0).transpose(-3, -2)
         queries, keys, values = by_head.unbind(0)  # (batch, heads, positions, width / heads)
-        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        probabilities = scores.masked_fill(future, float("-inf")).softmax(-1)
+        scale = queries.shape[-1] ** 0.5
+        scores = queries @ keys.transpose(-1, -2) / scale
+        everywhere = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device)
+        is_later = everywhere.triu(1)  # a position must not see the characters that it predicts
+        probabilities = scores.masked_fill(is_later, float("-inf")).softmax(-1)
         heads = probabilities @ values
         outputs: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
         return outputs
@@ -131,7 +133,7 @@ class Dropout(nn.Module):
 
     Args:
         p: the probability that a number, or a channel, is dropped.
-        spatial: how many of the last dimensions share an entry of the mask: those of a channel.
+        spatial: the number of last dimensions that share an entry of the mask: those of a channel.
         draws: shared by all layers of a network.
 
     Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;
@@ -183,7 +185,7 @@ class Keyed(nn.Module):
 
 
 def replace_dropout(module: nn.Module) -> None:
-    """Replace torch's dropout of numbers and of channels within `module` by `Dropout`.
+    """Replace torch's dropout, of numbers or of channels, within `module` by `Dropout`.
 
     Layers that drop nothing, by their probability or in evaluation mode, stay.
     """
@@ -210,7 +212,7 @@ SPATIAL: dict[type[nn.Module], int] = {
     nn.Dropout2d: 2,
     nn.Dropout3d: 3,
 }
-"""Torch's layers -> how many of the last dimensions share a number of the mask."""
+"""Torch's layers -> the number of last dimensions that share an entry of the mask."""
 
 
 def key_of(drawn: Tensor) -> Tensor:

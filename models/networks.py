@@ -90,7 +90,7 @@ class MLP:
 
     Attributes:
         hidden: units of each hidden layer.
-        activation: of the hidden units.
+        activation: the activation of the hidden units.
 
     Raises:
         ValueError: a hidden size below 1.
@@ -187,7 +187,7 @@ class ResNet:
         classes)`.
 
         Raises:
-            ValueError: an input is no image.
+            ValueError: an input is not an image.
         """
         from torch import nn
 
@@ -219,7 +219,7 @@ class ResNet:
         """The network of `build`, without torch.
 
         Raises:
-            ValueError: an input is no image.
+            ValueError: an input is not an image.
         """
         check_channels(shape)
         channels, height, width = shape

@@ -1,6 +1,6 @@
 """The files of data sets that a config names without a file: MNIST's, CIFAR's and their relatives.
 
-Such a name tells nothing about the content of the files, so results store a hash of it.
+A data set's name says nothing about the content of its files, so results store its hash.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ REMEDY = "the first run downloads them; else put them there, or set LAGGARD_DATA
 
 
 class PublishedFiles(NamedTuple):
-    """The files of a data set: their folder, those that it has, and the names of the others."""
+    """The files of a data set: their folder, those present, and the names of those missing."""
 
     folder: Path
     present: Sequence[Path]

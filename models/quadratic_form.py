@@ -27,8 +27,8 @@ class QuadraticForm(ABC):
         gradient = f_i' + noise / sqrt(batch) xi,
         xi ~ N(0, I)
 
-    The loss of a gradient is f_i(w), without noise. Evaluated is f, the mean of the f_i of all P
-    workers:
+    The loss of a gradient is f_i(w), without noise. Evaluations measure f, the mean of the f_i of
+    all P workers:
 
         f(w) = minimum + s / 2 (w - m)^T A (w - m),
         m = w* + sum_i s_i c_i / sum_i s_i,
@@ -67,7 +67,7 @@ class QuadraticForm(ABC):
 
     @property
     def workers(self) -> int:
-        """How many workers have a quadratic of their own; 0 where all have the same."""
+        """The number of workers with their own quadratics; 0 if all share one."""
         return len(self.shift or self.scale)
 
     @property
@@ -102,7 +102,7 @@ class QuadraticForm(ABC):
         return self._initial + self.jitter * noise
 
     def layers(self) -> list[Layer]:
-        """Its coordinates, for pipelines to cut, as layers of equal work."""
+        """The layers: one per coordinate, of equal work, for pipelines to cut."""
         numbers = range(1, self.params + 1)
         return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in numbers]
 
@@ -179,7 +179,7 @@ class QuadraticForm(ABC):
 
     @abstractmethod
     def _count_coordinates(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
 
     @abstractmethod
     def _largest_eigenvalue(self) -> float:

@@ -65,7 +65,7 @@ class Recalibrated:
 
 
 class BatchStatistics(nn.Module):
-    """From a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`.
+    """A module from a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`.
 
     The whole sample is one input of a backend, since backends split between inputs. The order is
     that of `WithStatistics`.

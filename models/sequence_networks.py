@@ -47,7 +47,7 @@ class Transformer:
         classes)`.
 
         Raises:
-            ValueError: an input is no sequence.
+            ValueError: an input is not a sequence.
         """
         from torch import nn
 
@@ -72,7 +72,7 @@ class Transformer:
         """The network of `build`, without torch.
 
         Raises:
-            ValueError: an input is no sequence.
+            ValueError: an input is not a sequence.
         """
         _check_sequences("transformer", shape)
         rows, width = shape[0], self.width
@@ -124,7 +124,7 @@ class LSTM:
         classes)`.
 
         Raises:
-            ValueError: an input is no sequence.
+            ValueError: an input is not a sequence.
         """
         from torch import nn
 
@@ -142,7 +142,7 @@ class LSTM:
         """The network of `build`, without torch.
 
         Raises:
-            ValueError: an input is no sequence.
+            ValueError: an input is not a sequence.
         """
         _check_sequences("lstm", shape)
         rows, width = shape[0], self.width

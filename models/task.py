@@ -69,9 +69,9 @@ class Supervised:
             or binary cross entropy of sets.
         augment: random crops and reflections of training images.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
-        threads: of the CPU; None for one per core.
-        dtype: of weights and data; float64 for exact identities.
-        backend: how gradients are computed: "threads", "vmap", "unfold", ...
+        threads: the number of CPU threads; None for one per core.
+        dtype: the type of weights and data; float64 for exact identities.
+        backend: the code that computes gradients: "threads", "vmap", "unfold", ...
             (`laggard.models.backends`), or "auto": threads on a CPU, and on a GPU the fastest
             batched one.
         chunk: largest number of models in one batched call; None for as many as fit into memory.
@@ -145,7 +145,7 @@ class Supervised:
 
     @property
     def arithmetic(self) -> str:
-        """What computes gradients: the backend, and of `threads` whether they are compiled.
+        """The code that computes gradients: the backend, and for `threads` whether it is compiled.
 
         Equal texts on equal machines mean equal bits.
         """

@@ -49,7 +49,7 @@ class Augmentation:
         """Check that an input of `shape` can be augmented.
 
         Raises:
-            ValueError: it is no image, or a crop could miss it altogether.
+            ValueError: it is not an image, or a crop could miss it altogether.
         """
         if self.variants == 1:
             return
@@ -115,7 +115,7 @@ class Variants:
         return self._transform(values, number // samples)
 
     def index_select(self, dim: int, index: "Tensor") -> Any:
-        """As of a tensor; `dim` is 0."""
+        """The entries `index`, as of a tensor; `dim` is 0."""
         return self[index]
 
 

@@ -39,7 +39,7 @@ class Vision:
         classes)`.
 
         Raises:
-            ValueError: torchvision has no such classifier, or an input is no image of three
+            ValueError: torchvision has no such classifier, or an input is not an image of three
                 channels or one.
         """
         from torch import nn

@@ -170,14 +170,15 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
             for mark in getattr(hint, "__metadata__", ()):
                 if isinstance(mark, Range):
                     ranges.append(mark)
-        limits.append((field.name, choices, ranges[0] if ranges else None))
+        first_range = ranges[0] if ranges else None
+        limits.append((field.name, choices, first_range))
     return limits
 
 
 @cache
 def _protocols_of(settings: Any) -> list[tuple[str, list[Any], tuple[type, ...], bool]]:
-    """Of each field that objects of users may fill: its name, the protocols that these may fulfil,
-    the other types of its annotation, and whether it holds a sequence of them.
+    """The fields that objects of users may fill: name, protocols that such an object may fulfil,
+    other types of the annotation, and whether the field holds a sequence of them.
     """
     result = []
     for field in fields(settings):

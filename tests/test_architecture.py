@@ -200,7 +200,7 @@ def test_there_is_no_import_circle():
     assert circles(sources()) == []
 
 
-def test_a_planted_circle_is_found():
+def test_planted_circle_is_found():
     found = sources()
     found["laggard.simulator.errors"] += (
         "\nfrom laggard.simulator.timing.slowdowns import Slowdown\n"
@@ -233,13 +233,13 @@ def test_algorithm_that_uses_the_engine_is_found(line):
     assert len(beyond_the_node(found)) == 1
 
 
-def test_a_notebook_imports_laggard_alone():
+def test_notebook_imports_laggard_alone():
     assert notebook_imports()
     for name, targets in notebook_imports().items():
         assert not touches(targets, *NOTEBOOK), name
 
 
-def test_a_notebook_names_no_file_of_the_checkout():
+def test_notebook_names_no_file_of_the_checkout():
     """An installed wheel has the configs as examples."""
     assert {
         name: paths for name, code in notebook_code().items() if (paths := files_of_checkout(code))
@@ -248,7 +248,7 @@ def test_a_notebook_names_no_file_of_the_checkout():
 
 
 @pytest.mark.parametrize(("module", "line"), RULES["planted"])
-def test_a_planted_violation_is_found(module, line):
+def test_planted_violation_is_found(module, line):
     found = sources()
     name = f"laggard.{module}"
     assert name in found
@@ -262,5 +262,5 @@ def test_a_planted_violation_is_found(module, line):
 @pytest.mark.parametrize(
     "line", ["import torch", "from simulator.engine import node", "import models"]
 )
-def test_a_planted_violation_in_a_notebook_is_found(line):
+def test_planted_violation_in_a_notebook_is_found(line):
     assert touches(imports("notebook", line, is_package=False), *NOTEBOOK)

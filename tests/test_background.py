@@ -91,7 +91,7 @@ def contents(outcome):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_is_the_same_bit_for_bit(case):
+def test_run_is_the_same_bit_for_bit(case):
     """Threads change neither results nor calls; one thread computes nothing in the background."""
     alone, others = Watched(threads=1), [Watched(threads) for threads in (2, 4)]
     expected = contents(outcome_of(case, alone))
@@ -129,7 +129,7 @@ def test_no_background_gradient_starts_after_run(raised, monkeypatch):
     assert len(done) <= before + 1
 
 
-def test_an_error_in_the_background_ends_the_run(monkeypatch):
+def test_error_in_the_background_ends_the_run(monkeypatch):
     right = BackgroundGradients.__init__
 
     def wrong(self, executor, job, *rest):

@@ -168,7 +168,7 @@ def test_guard_passes_without_fault(guard):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_guard_finds_the_fault_that_is_planted(name, monkeypatch):
+def test_guard_finds_the_fault_that_is_planted(name, monkeypatch):
     guard, fault = FAULTS[name]
     fault.plant(monkeypatch)
     with pytest.raises((AssertionError, Deadlock)):

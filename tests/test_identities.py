@@ -41,7 +41,7 @@ def weights_of(cluster, algorithm, task, **more):
 
 @every_optimiser
 @pytest.mark.parametrize("defer", [True, False])
-def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron):
+def test_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron):
     """Members differ in learning rate, momentum, compensation strength, schedule or seed."""
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
     members = [(0.01, 0.5, 3.0, 5), (0.05, 2.0, 1.0, 5), (0.02, 0.0, 0.5, 6)]
@@ -72,7 +72,7 @@ def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron
 
 
 @pytest.mark.parametrize("algorithm", [SyncPS, AsyncPS, SGP, lambda rule: AllReduce(rule, "ring")])
-def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, batched):
+def test_every_backend_learns_like_the_slow_path(algorithm, perceptron, batched):
     """One gradient after the other by threads, against all in flight and all members in one call;
     up to rounding.
     """
@@ -86,7 +86,7 @@ def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, bat
 
 
 @every_optimiser
-def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
+def test_diverged_member_leaves_the_others_untouched(name, quadratic):
     cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
     lr = torch.tensor([LR, float(np.finfo(float).max), LR], dtype=torch.float64)[:, None]
     outcome = simulate(

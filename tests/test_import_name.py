@@ -118,7 +118,7 @@ def test_modules_are_named_with_laggard():
         "source = ['{simulator}.timing']",
     ],
 )
-def test_a_planted_bare_name_is_found(line):
+def test_planted_bare_name_is_found(line):
     assert bare_names(
         line.format(simulator="simulator", models="models", experiments="experiments")
     )
@@ -139,7 +139,7 @@ def test_a_planted_bare_name_is_found(line):
         "What separates models. Experiments follow.",
     ],
 )
-def test_what_is_no_bare_name_is_left_alone(line):
+def test_other_names_are_left_unchanged(line):
     assert bare_names(line) == []
 
 
@@ -173,7 +173,7 @@ def test_every_method_is_imported_from_laggard():
 
 
 @pytest.mark.parametrize(("module", "anywhere"), [("laggard", True), ("experiments", False)])
-def test_the_command_is_a_module_too(module, anywhere, tmp_path):
+def test_command_runs_as_module(module, anywhere, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", module, "list", "topologies"],
         cwd=tmp_path if anywhere else ROOT,

@@ -59,7 +59,7 @@ def test_statement_is_listed_under_its_methods(method_pages):
         ({"algorithm": {"name": "osgp"}, "name": "sgp"}, False),
     ],
 )
-def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
+def test_config_uses_the_methods_that_it_names(method_pages, settings, used):
     assert method_pages.uses(settings, "sgp") == used
 
 

@@ -56,7 +56,7 @@ def test_notebook_calls_existing_functions(notebook):
     assert unknown_keywords(notebook.read_text(encoding="utf-8")) == []
 
 
-def test_a_keyword_that_is_not_there_is_found():
+def test_unknown_keyword_is_found():
     source = [
         "%matplotlib inline\n",
         "from laggard.experiments.figures import cliff\n",

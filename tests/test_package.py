@@ -138,7 +138,7 @@ def test_wheel_is_small(wheel):
 
 
 @pytest.mark.slow
-def test_what_is_installed_works_without_a_checkout(elsewhere, tmp_path):
+def test_installed_package_works_without_checkout(elsewhere, tmp_path):
     where = call(
         elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path
     ).strip()

@@ -417,7 +417,7 @@ def check_books(outcome, cluster, task):
         ).all()
 
 
-def test_the_clock_of_a_case_is_not_trivial():
+def test_clock_of_a_case_is_not_trivial():
     """The guard of the guard: with constant times the bookkeeping above adds up to what is
     known.
     """

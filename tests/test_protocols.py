@@ -134,7 +134,7 @@ def test_every_kind_of_plugin_is_tried():
     assert names == {"Network", "TorchModule"}
 
 
-def test_compensation_without_shared_has_a_state_a_worker():
+def test_compensation_without_shared_has_state_per_worker():
     compensation = copy_of(DCASGDc(strength=0.5), Compensation)
     assert not hasattr(compensation, "shared")
     usual = train(Rule(compensation=DCASGDc(strength=0.5)))

@@ -51,7 +51,7 @@ def command_of(words):
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_that_a_page_shows_is_there(line):
+def test_shown_command_exists(line):
     """Its options are checked too if it has arguments; `laggard sweep` without any is about the
     command.
     """
@@ -80,7 +80,7 @@ STORED = [line for line in REPRODUCED if "--stored" in line]
 
 
 @pytest.mark.parametrize("line", PRINTED + [f"{line} --list" for line in REPRODUCED])
-def test_a_command_finds_what_it_names(line, capsys):
+def test_command_finds_what_it_names(line, capsys):
     """Questions whose runs take hours are only listed; their tests run small studies."""
     assert main(shlex.split(line)[1:]) == 0
     assert capsys.readouterr().out.strip()

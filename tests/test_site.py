@@ -82,7 +82,7 @@ def test_every_page_and_notebook_is_there(site):
 
 
 @pytest.mark.slow
-def test_links_and_pictures_lead_to_what_is_there(site, pages):
+def test_links_and_pictures_lead_to_files(site, pages):
     broken = []
     for path, page in pages.items():
         for target in page.targets:
@@ -107,7 +107,7 @@ def test_pages_need_no_network(pages):
 
 
 @pytest.mark.slow
-def test_no_page_shows_what_should_have_been_rendered(pages):
+def test_no_page_shows_unrendered_markup(pages):
     shown = {path.name: "".join(page.words) for path, page in pages.items()}
     assert {name: mark for name, text in shown.items() for mark in BROKEN if mark in text} == {}
     equations = next(path for path in pages if path.name == "10_gossip_and_heterogeneous_data.html")

@@ -113,5 +113,5 @@ def test_command_imports_no_unused_library(command, places):
         ),
     ],
 )
-def test_a_planted_import_is_found(command, module, line, places):
+def test_planted_import_is_found(command, module, line, places):
     assert line.split()[1] in imported(command, places, module, line) & set(WITHOUT[command])

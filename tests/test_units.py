@@ -72,7 +72,7 @@ def test_number_in_another_unit_is_rounded_once():
     [("mb/s", "bandwidth"), ("MBPS", "bandwidth"), ("GB/S", "bandwidth"), ("gb", "bandwidth"),
      ("kb", "size"), ("mb", "size")],
 )  # fmt: skip
-def test_bits_or_bytes_are_never_guessed(text, quantity):
+def test_bits_are_never_taken_for_bytes(text, quantity):
     with pytest.raises(AmbiguousUnitError, match=r"bit.* or .*B"):
         unit_named(text, quantity)
 

@@ -32,8 +32,8 @@ def league_arguments(parser: ArgumentParser) -> None:
         type=float,
         default=25,
         metavar="N",
-        help="gradients of each method's trials, in what the overlapped all-reduce computes within "
-        "the time limit (default: 25)",
+        help="budget of each method's trials, relative to the gradients that the overlapped all-reduce "
+        "computes within the time limit (default: 25)",
     )
     parser.add_argument(
         "--methods", nargs="+", default=[], metavar="NAME", help="only these and the opponents"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SLOW_BANDWIDTH = 1e4
 """Bytes a second: a lower bandwidth was probably meant in Gb/s, unless messages are as small."""
 LONG_MESSAGE = 1000.0
-"""Seconds of a message, below which a low bandwidth is meant so."""
+"""Seconds of a message, below which a low bandwidth is probably intended."""
 LONG_LATENCY = 10.0
 """Seconds: a longer latency was probably meant in ms or us."""
 

@@ -33,7 +33,7 @@ def arguments(parser: ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="QUESTION",
-        help="name of a question (default: all, where nothing is run at full scale)",
+        help="name of a question (default: all, of which none is run at full scale)",
     )
     add_scale(parser)
     parser.add_argument(
@@ -114,7 +114,7 @@ def _answer(question: "Question", args: Namespace) -> bool:
 
 
 def _folder(args: Namespace) -> Path:
-    """Where numbers are stored: those of another scale, and yours, apart from ours."""
+    """The folder of stored numbers; other scales and your overrides have their own."""
     folder = Path(args.out) / "questions"
     if args.scale:
         folder /= args.scale
@@ -151,7 +151,7 @@ def _print_missing(chosen: "list[Question]", args: Namespace) -> int:
             left = f"{count(len(missing), 'run')} missing, about {duration(seconds)}"
             then = ", then the seeds that report" if config.tune else ""
             print(f"{question.name}  {name}: {left}{then}", flush=True)
-    print(f"\nabout {duration(total)}, an estimate on this machine as busy as it is now")
+    print(f"\nabout {duration(total)}, estimated under the current load of this machine")
     return DONE
 
 

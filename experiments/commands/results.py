@@ -145,7 +145,10 @@ def table_arguments(parser: ArgumentParser) -> None:
     )
     add_where(parser)
     parser.add_argument(
-        "--best", nargs="+", metavar="KEY", help="of these keys, only the best setting of each row"
+        "--best",
+        nargs="+",
+        metavar="KEY",
+        help="keys of which each row shows only the best setting",
     )
     parser.add_argument(
         "--by",

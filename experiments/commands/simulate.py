@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_RUNS_SHOWN = 100
-"""Runs of a sweep that have a line; of more the first, and their number."""
+"""The number of a sweep's runs that get a line; further runs are counted."""
 
 
 def simulation_arguments(parser: ArgumentParser) -> None:
@@ -344,7 +344,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 
 def _table_of(results: Sequence["Result"], folder: Path, args: Namespace) -> str:
-    """A row a method, the best first; a row a run and member with `--all`, or of a single run."""
+    """A row per method, the best first; a row per run and member with `--all`, or of a single run."""
     from laggard.experiments.results import tables
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary

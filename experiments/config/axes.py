@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
     Attributes:
         labels: its columns in tables.
-        place: where the config names it.
+        place: the place in the config that names it.
         settings: the dotted keys that it sets.
         axes: its own grid.
     """
@@ -52,7 +52,7 @@ class Option(NamedTuple):
     axes: "Sequence[Axis]" = ()
 
     def common_settings(self) -> dict[str, Any]:
-        """Its settings, and those that all points of its own grid share."""
+        """The option's settings, and those that all points of its own grid share."""
         settings = dict(self.settings)
         for axis in self.axes:
             settings |= axis.common_settings()
@@ -63,7 +63,7 @@ class Axis(NamedTuple):
     """One line of `sweep`.
 
     Attributes:
-        place: where it stands in the config.
+        place: its place in the config.
         options: its values.
         named: whether they are variants, which set several keys.
     """
@@ -94,7 +94,7 @@ def read_sweep(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The `sweep` of a config; null stands for none.
 
     Raises:
-        ConfigError: it is no mapping.
+        ConfigError: it is not a mapping.
     """
     sweep = document.get("sweep")
     if not isinstance(sweep, Mapping | None):
@@ -178,7 +178,7 @@ def _zip_axis(lists: Any, place: str) -> Axis:
 
 
 def _search_axis(search: Any, place: str, max_models: int) -> Axis:
-    """The axis of a random search: an option a run, whose grid is its ensemble."""
+    """The axis of a random search: an option per run, whose grid is its ensemble."""
     if isinstance(search, Mapping) and isinstance(search.get("runs"), int):
         _check_size(search["runs"], max_models, place)
     groups = draw_settings(search, place)
@@ -246,10 +246,10 @@ def _check_swept_key(key: str, place: str) -> None:
         raise ConfigError(place, f"{key} changes no run: set it outside the sweep")
     if key == "sweep" or key.startswith("sweep."):
         remedy = "write it without `sweep.` in the sweep, or in a variant's own `sweep: {...}`"
-        raise ConfigError(place, f"{key} is no key of a run: {remedy}")
+        raise ConfigError(place, f"{key} is not a key of a run: {remedy}")
     if key == "cluster.preset":
         remedy = "give variants a cluster each, as {one: {cluster: {preset: ...}}}"
-        raise ConfigError(place, f"a preset stands for other keys, which would stay: {remedy}")
+        raise ConfigError(place, f"a preset sets other keys, which would remain: {remedy}")
 
 
 def _check_distinct(values: Sequence[Any], place: str) -> None:

@@ -1,4 +1,4 @@
-"""Plugins of `__main__`, a script or a notebook: their hashes, and how other processes get them.
+"""Plugins of `__main__`, a script or a notebook: their hashes, and their way to other processes.
 
 No other process can import them, so that they are pickled by value.
 """
@@ -87,7 +87,7 @@ def _source_of(function: FunctionType) -> bytes:
 
 
 def _content(code: CodeType) -> tuple[Any, ...]:
-    """What a function does, without the place where it stands."""
+    """The content of a function, without its place in a file."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,7 +1,7 @@
 """`cluster` in a config: compute times, slowdowns, the network, and presets.
 
-A preset is a file `configs/presets/NAME.yaml` with keys of `cluster`. Its first two comments say
-what it describes and where its numbers are from. Keys beside `preset` replace those of the file.
+A preset is a file `configs/presets/NAME.yaml` with keys of `cluster`. Its first two comments give
+its description and the source of its numbers. Keys beside `preset` replace those of the file.
 """
 
 from collections.abc import Mapping
@@ -85,12 +85,13 @@ def _slowdown_kind(slowdown: Mapping[str, Any]) -> str:
     return "factor"
 
 
+PER = "the unit of work that takes these seconds"
 COMPUTE = NamedChoice.of(
     "law",
     DISTRIBUTIONS,
     "constant",
     Distribution,
-    per=(Annotated[Literal["batch", "sample"], Field(description="what takes so long")], "batch"),
+    per=(Annotated[Literal["batch", "sample"], Field(description=PER)], "batch"),
     speed=(Annotated[Speed | None, Field(description=SPEED)], None),
 )
 SLOWDOWN = NamedChoice.of(

@@ -40,21 +40,21 @@ class Config(Part):
     """An experiment: one run, or under `sweep` a grid of runs.
 
     Attributes:
-        name: of the folder that holds its results.
-        question: what it asks; by default the first comment of its file.
+        name: the name of the folder with its results.
+        question: the question that it answers; by default the first comment of its file.
         cluster: the machines.
         algorithm: the distributed training method.
-        task: what is learnt.
-        learning: the optimiser, and what else makes an update of gradients.
-        stop: when a run ends.
-        evaluate: when the model is evaluated.
+        task: the learning problem.
+        learning: the optimiser, and the other parts of the learning rule.
+        stop: the limits of a run.
+        evaluate: when and how the model is evaluated.
         record: further recordings.
-        seed: of everything random; `cluster.seed` and `learning.seed` follow it where they are
-            null.
-        device: where gradients are computed; `auto` is a GPU where there is one.
-        backend: how gradients are computed: `auto` takes `threads` on a CPU, and on a GPU the
+        seed: the seed of everything random; `cluster.seed` and `learning.seed` follow it where they
+            are null.
+        device: the device that computes gradients; `auto` is a GPU where there is one.
+        backend: the code that computes gradients: `auto` takes `threads` on a CPU, and on a GPU the
             fastest of the others.
-        threads: that compute gradients; one per core by default.
+        threads: the number of threads that compute gradients; one per core by default.
         sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings
             are drawn at random.
         tune: settings that other seeds choose before the sweep runs; null where nothing is chosen.
@@ -148,7 +148,7 @@ def parse(
 
     Args:
         stored: the document is a result's: nothing is built, and no plugin is imported.
-        cache: of the configs of a grid: equal parts are parsed once.
+        cache: the parts that the configs of a grid share: equal parts are parsed once.
 
     Raises:
         ConfigError: an unknown key or name, a wrong type, a value out of range; names the dotted

@@ -51,12 +51,12 @@ def parse_yaml(text: str, where: str) -> Any:
         place = ""
         if mark:
             place = f"line {mark.line + 1}, column {mark.column + 1}"
-        problem = error.problem or error.context or "no YAML"
+        problem = error.problem or error.context or "not YAML"
         raise ConfigError(place, problem.split(" (original")[0], where) from None
     except RecursionError:
         raise ConfigError("", TOO_DEEP, where) from None
     except (YAMLError, ValueError) as error:
-        raise ConfigError("", f"no YAML: {str(error).splitlines()[0]}", where) from None
+        raise ConfigError("", f"not YAML: {str(error).splitlines()[0]}", where) from None
 
 
 def text_of(document: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ def check_dotted(key: Any, place: str) -> None:
     """Check the form of a dotted key.
 
     Raises:
-        ConfigError: it is no text, has an empty part, or has too many parts.
+        ConfigError: it is not text, has an empty part, or has too many parts.
     """
     if not isinstance(key, str) or not all(key.split(".")) or key.count(".") > MAX_LEVELS:
         problem = f"expected a dotted key such as learning.lr, got {format_value(key)}"
@@ -225,8 +225,8 @@ def read(path: str | Path) -> dict[str, Any]:
         if isinstance(error, FileNotFoundError) and name in examples():
             reason = f"{reason}; laggard brings it as {EXAMPLE}{name}"
         raise ConfigError("", reason, str(path)) from None
-    except ValueError:  # a path with a null character, or bytes that are no text
-        raise ConfigError("", "cannot be read: is no text in UTF-8", str(path)) from None
+    except ValueError:  # a path with a null character, or bytes that are not text
+        raise ConfigError("", "cannot be read: not text in UTF-8", str(path)) from None
     document = parse_yaml(text, str(path))
     if not isinstance(document, dict):
         problem = f"expected a mapping of keys, got {format_value(document)}"

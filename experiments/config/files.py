@@ -56,7 +56,7 @@ def locate(document: Any, folder: Path) -> None:
 def absolute(value: Any) -> Any:
     """The absolute path of a file's name, by default from the working directory.
 
-    A value that is no string is returned unchanged.
+    A value that is not a string is returned unchanged.
     """
     if not isinstance(value, str):
         return value

@@ -46,7 +46,7 @@ class RunSpec:
 
     @property
     def title(self) -> str:
-        """Its coordinates as text; without any, its name."""
+        """The run's coordinates as text; without any, its name."""
         coordinates = [f"{key} = {label}" for key, label in self.labels.items()]
         return ", ".join(coordinates) or self.config.name
 
@@ -63,11 +63,11 @@ class RunSpec:
 
     @property
     def id(self) -> str:
-        """The name of its folder: the first twelve hexadecimal digits of its digest."""
+        """The name of the run's folder: the first twelve hexadecimal digits of its digest."""
         return self.digest[:12]
 
     def folder(self, out: str | Path) -> Path:
-        """Where it is stored: `<out>/<name>/<id>`."""
+        """The folder of its result: `<out>/<name>/<id>`."""
         return Path(out) / self.config.name / self.id
 
     @property
@@ -79,7 +79,7 @@ class RunSpec:
         return [member.get("learning.seed", default) for member in self.members]
 
     def task(self) -> Task:
-        """What is learnt, on its device; `seed` partitions the training set.
+        """The task, on its device; `seed` partitions the training set.
 
         Raises:
             ConfigError: network, data set and partition do not fit together, or the device is

@@ -362,8 +362,8 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
 
     Args:
         kind: algorithm, compensation, dataset, law, model or topology.
-        name: of the module, in snake case. Its class has the same name in CamelCase, a data set's
-            function the name itself.
+        name: the name of the module, in snake case. Its class has the same name in CamelCase, a
+            data set's function the name itself.
 
     Raises:
         ConfigError: the kind is unknown, the name is invalid, or one of the files exists already.

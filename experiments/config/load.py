@@ -123,7 +123,7 @@ def read_with_base(path: Path, dependents: tuple[Path, ...] = ()) -> Mapping[str
         dependents: the files that are based on this one.
 
     Raises:
-        ConfigError: a file cannot be read, or `base` is no file or is based on this one.
+        ConfigError: a file cannot be read, or `base` is not a file or is based on this one.
     """
     document: Mapping[str, Any] = read(path)
     locate(document, path.resolve().parent)
@@ -235,7 +235,7 @@ def apply_scale(document: Mapping[str, Any], scales: Any, scale: str | None) -> 
     """`document` with the changes of one of its scales, if one is asked for.
 
     Raises:
-        ConfigError: the file has no such scale, or its scales are no mappings of dotted keys.
+        ConfigError: the file has no such scale, or its scales are not mappings of dotted keys.
     """
     if scales is None:
         scales = {}

@@ -1,4 +1,4 @@
-"""The parts of a config but for cluster and task, and the choice among parts by name."""
+"""The parts of a config except cluster and task, and the choice among parts by name."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class NamedChoice:
         tag: the key.
         parts: name -> part.
         default: the name where the key is missing; a function tells it from the other keys.
-        kinds: what a plugin may serve as -> further arguments of `part`.
+        kinds: kind of plugin -> further arguments of `part`.
         also: the types of values that may stand in place of a part: seconds, null.
     """
 
@@ -81,7 +81,7 @@ class NamedChoice:
         """The part that `value` describes, or the number or null that may stand in its place.
 
         Raises:
-            ConfigError: it is no mapping, or the name is unknown.
+            ConfigError: it is not a mapping, or the name is unknown.
             ValidationError: the named part refuses it.
         """
         if isinstance(value, Part):
@@ -148,7 +148,7 @@ class NamedChoice:
         except ConfigError as error:
             raise error.relocate(key=self.tag) from None
         if value is not None and name in self.parts:
-            warnings.warn(f"{name} is laggard's own, not {value}: name that so", stacklevel=2)
+            warnings.warn(f"{name} is laggard's own; write {value} for the plugin", stacklevel=2)
         return value
 
     def _plugin_part(self, name: str, value: str) -> type[Part]:
@@ -250,7 +250,7 @@ class LearningPart(Part):
     An optimiser with its own `weight_decay`, such as AdamW, replaces that of the rule.
 
     Attributes:
-        seed: of initial weights and mini-batches, where it differs from the run's.
+        seed: the seed of initial weights and mini-batches; by default the run's.
     """
 
     replaceable: ClassVar[frozenset[str]] = frozenset({"weight_decay"})
@@ -265,7 +265,7 @@ class LearningPart(Part):
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts of the rule but for the optimiser, by their dotted keys below `learning`."""
+        """The parts of the rule except the optimiser, by their dotted keys below `learning`."""
         others = {"compensation": self.compensation, "clip": self.clip}
         if not isinstance(self.schedule, list):
             return {"schedule": self.schedule, **others}
@@ -307,12 +307,12 @@ LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=Learni
 
 
 class TunePart(Part):
-    """How runs with seeds of their own choose settings for the runs of the sweep.
+    """The choice of settings by runs with their own seeds, for the runs of the sweep.
 
     Attributes:
         over: the swept key, or keys, of which the best setting is chosen, for each setting of the
             other keys.
-        seeds: of the runs that choose; none may be a seed of the sweep.
+        seeds: the seeds of the runs that choose; none may be a seed of the sweep.
         by: `accuracy` or `loss` at the end, where a diverged run has accuracy 0 and infinite loss;
             `time` or `updates` until the target: the most seeds that reach it, then the least mean.
             Of equal settings the first is chosen. Default: accuracy if measured, else loss.

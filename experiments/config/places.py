@@ -1,4 +1,4 @@
-"""Where a key of a config belongs: an unknown key that exists elsewhere is told its place."""
+"""The places of config keys: the error of an unknown key names where such a key belongs."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -16,7 +16,7 @@ EXPANDED = ("cluster.preset", "base")
 
 
 def name_places(error: ConfigError, root: type[Part]) -> ConfigError:
-    """A copy of an error that says of unknown keys where they belong, by the keys below `root`."""
+    """A copy of an error that names where unknown keys belong among the keys below `root`."""
     others = [name_places(other, root) for other in error.others]
     problem = error.problem
     if problem.startswith(UNKNOWN_KEY):

@@ -37,7 +37,7 @@ _refused: list[bool] = []  # not empty within `refuse`
 
 
 class Plugin(NamedTuple):
-    """A plugin's class or function, what it serves as, and the SHA-256 of its source."""
+    """A plugin's class or function, its kind, and the SHA-256 of its source."""
 
     recipe: Callable[..., Any]
     kind: type
@@ -69,8 +69,8 @@ def load_plugin(name: str, kinds: Iterable[type]) -> Plugin:
     """The plugin `module:Name`; a module whose source has changed is imported again.
 
     Args:
-        kinds: what the plugin may serve as: classes to derive from, protocols to fulfil, or what a
-            function returns.
+        kinds: the kinds that the plugin may have: a class to derive from, a protocol to fulfil, or
+            a type that a function returns.
 
     Raises:
         ConfigError: the module or name is missing, the module cannot be imported, or the plugin
@@ -296,7 +296,7 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
 
 
 def _missing_members(recipe: type, kind: type) -> list[str]:
-    """What the class `recipe` lacks to serve as `kind`, in words."""
+    """The members that the class `recipe` lacks to serve as `kind`, in words."""
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
     available = {name for base in recipe.__mro__ for name in _names_in(base)}

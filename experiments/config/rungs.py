@@ -113,7 +113,7 @@ def refuse_rungs(config: Config) -> None:
 
     Raises:
         ConfigError: it has rungs.
-        TypeError: `config` is no config.
+        TypeError: `config` is not a config.
     """
     if not isinstance(config, Config):
         raise TypeError(f"expected a config, as load(path) reads one, got {config!r}")

@@ -1,4 +1,4 @@
-"""How a dataclass, or a function, becomes a part of a config.
+"""Parts of a config, made from dataclasses and functions.
 
 `part(recipe, tag, name)` makes a pydantic model with one key for each argument of `recipe`:
 
@@ -211,7 +211,7 @@ def parse_once(key: Any, value: Any, info: ValidationInfo, parse: Callable[[], A
     """The result of `parse` for a value, which the configs of a grid share where it is equal.
 
     Args:
-        key: distinguishes what the value is parsed as.
+        key: distinguishes the parts that a value may be parsed as.
 
     Raises:
         ConfigError: the value cannot be built.
@@ -276,7 +276,7 @@ def keys(recipe: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, K
 
 
 def type_hints(recipe: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the arguments of a dataclass or function, and of what a function returns."""
+    """The types of the arguments of a dataclass or function, and of a function's result."""
     function = recipe.__init__ if isclass(recipe) else recipe
     return get_type_hints(function, localns={"Tensor": PerMember})
 
@@ -318,7 +318,7 @@ def quantity_type(hint: Any, quantity: str) -> Any:
     """A type of numbers that takes a number as text with its unit, and whose errors name the unit.
 
     Args:
-        quantity: what the numbers measure, as in `laggard.units`.
+        quantity: the quantity of the numbers, as in `laggard.units`.
     """
 
     def read(value: Any, handler: Callable[[Any], Any]) -> Any:
@@ -347,7 +347,7 @@ def part(
     """A part for `recipe`, called `name` under the key `tag`.
 
     Args:
-        without: arguments that are no keys.
+        without: arguments that are not keys.
         more: further keys, or other types of arguments.
     """
     arguments = keys(recipe, without)

@@ -37,7 +37,7 @@ COMPARED = {"test_accuracy": 1, "test_loss": -1, "train_loss": -1}
 Budget = Annotated[float, Field(gt=0, lt=1e30)]
 _HALVING_KEYS: dict[str, Any] = {
     "key": (Literal[tuple(GROWING)], "stop.epochs"),
-    "from": (Budget, ...),  # a keyword of Python, so this is no class
+    "from": (Budget, ...),  # a keyword of Python, so this is not a class
     "to": (Budget, ...),
     "factor": (Annotated[int, Field(ge=2, lt=2**63)], 3),
     "by": (Literal[tuple(COMPARED)], "test_accuracy"),
@@ -48,18 +48,18 @@ Attributes:
     key: the limit of a run that grows.
     from: the first budget.
     to: the last budget.
-    factor: of the budgets of two rungs, and of their numbers of settings.
+    factor: the ratio of the budgets of two rungs, and of their numbers of settings.
     by: the measure at the end of a run by which settings are compared.
 """
 HALVING = create_model("HalvingPart", __base__=Part, __doc__=_HALVING_DOC, **_HALVING_KEYS)
 
 
 class SearchPart(Part):
-    """The keys of a search that are no range.
+    """The keys of a search that are not ranges.
 
     Attributes:
         runs: number of different settings.
-        seed: of the draws.
+        seed: the seed of the draws.
         members: maximal number of settings in one run; by default all that can share it.
         only: numbers of the draws that are kept, from 0; by default all.
         halving: rungs: the best settings go on to a larger budget.
@@ -90,7 +90,7 @@ class KeyRange(NamedTuple):
     values: Sequence[Any]
 
     def at(self, share: float) -> Any:
-        """The value at a share, 0 <= share < 1, of the range; of a choice its index."""
+        """The value at a share of the range, 0 <= share < 1; for a choice, its index."""
         if self.kind == "choice":
             return int(share * len(self.values))
         low, high = self.values
@@ -159,7 +159,7 @@ def draw_settings(search: Any, place: str) -> list[tuple[KeyValues, list[KeyValu
 
 
 def numbered_draws(search: Any, place: str) -> dict[int, KeyValues]:
-    """The settings of a search by the number of their draw, which `only` names.
+    """The number of each draw of a search, as `only` names it, and the settings drawn.
 
     Raises:
         ConfigError: as in `draw_settings`.
@@ -215,7 +215,7 @@ def _draw(search: Any, place: str) -> SearchDraws:
 
 
 def read_search(search: Mapping[str, Any], place: str) -> SearchPart:
-    """The keys of a search that are no range.
+    """The keys of a search that are not ranges.
 
     Raises:
         ConfigError: one of them is missing, unknown or out of range.

@@ -33,7 +33,7 @@ COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
 NAMES_OF = {"worker": RANK_COLUMNS, "from": ("from", "start"), "to": ("to", "until", "end")}
 """All names of a column."""
 QUANTITIES_OF = {"from": "time", "to": "time", "latency": "time", "bandwidth": "bandwidth"}
-"""What the numbers of a column measure; a unit at the end of its name counts."""
+"""The quantity of each column of numbers; a unit at the end of its name counts."""
 DOWN, ANY = "down", ("", "*")
 
 
@@ -47,7 +47,7 @@ class SlowdownTable(Recorded):
         file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
             `to` means for ever, and `factor`: a number, or `down`. Columns may end in another unit,
             as `from_ms`.
-        unit: of `from` and `to`: s, ms, us or ns; by default what their names end with, else s.
+        unit: the unit of `from` and `to`: s, ms, us or ns; by default that in their names, else s.
     """
 
     def __init__(self, file: str, unit: TimeUnit | None = None) -> None:
@@ -73,10 +73,10 @@ class NetworkTable(Changes):
             ever, `bandwidth` in bytes per second, of the pair's link, the sender's up link, the
             receiver's down link or all cards, and `latency` in seconds; where one of the two is
             empty, it does not change.
-        unit: of `from`, `to` and `latency`: s, ms, us or ns; by default what their names end with,
-            else s.
-        bandwidth_unit: of `bandwidth`, as Mbit/s or GB/s; by default what its name ends with, else
-            bytes/s.
+        unit: the unit of `from`, `to` and `latency`: s, ms, us or ns; by default that in their
+            names, else s.
+        bandwidth_unit: the unit of `bandwidth`, as Mbit/s or GB/s; by default that in its name,
+            else bytes/s.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TextTable:
 
     Attributes:
         owner: the setting that names it.
-        path: where it is.
+        path: the path of the table.
         cells: the texts of the columns in each row, in laggard's units; empty where a cell is.
     """
 
@@ -132,7 +132,7 @@ class TextTable:
         self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
-        """What `read` makes of the cells of each row.
+        """The results of `read` for the cells of each row.
 
         Raises:
             InvalidSettingError: one of them cannot be read, with a `ValueError` of what was
@@ -151,14 +151,14 @@ class TextTable:
         return result
 
     def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
-        """What was expected of the field `name` of a row, and the row that came instead."""
+        """The texts of an error: what was expected of field `name`, and the row instead."""
         if name:
             expected = f"{expected} as {COLUMN_OF.get(name, name)}"
         return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
 
 
 def _find_column(table: ForeignTable, column: str) -> int | None:
-    """The place of a column, whose name may end in a unit.
+    """The index of a column, whose name may end in a unit.
 
     Raises:
         InvalidSettingError: two columns have that name, or a unit may mean bits or bytes.
@@ -193,7 +193,8 @@ def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | N
         if end and float(end) == float(start) >= 0:
             return None
         if factor == DOWN:
-            return Crash(rank, at=float(start), back=float(end) if end else None)
+            back = float(end) if end else None
+            return Crash(rank, at=float(start), back=back)
         until = float(end) if end else HUGE
         return Window(rank, factor=float(factor), start=float(start), end=until)
     except InvalidSettingError:
@@ -266,7 +267,7 @@ class PartitionTable:
         rows = table.rows(_sample)
         if len(set(table.cells)) < len(rows):
             raise InvalidSettingError(
-                "PartitionTable", "file", "every row once", f"some twice in {self.file}"
+                "PartitionTable", "file", "each row once", f"a row twice in {self.file}"
             )
         return np.array(rows, dtype=np.int64).T
 

@@ -1,4 +1,4 @@
-"""`task` in a config: what is learnt, and its sizes and layers before anything is read or run.
+"""`task` in a config: the learning problem, with its sizes and layers before any data are read.
 
 A config is checked without torch where possible: laggard's networks and data sets know their sizes
 (`describe`, `SIZES`). A plugin's network is built on torch's device `meta`, which has shapes only.
@@ -52,7 +52,7 @@ MAX_PARAMS = 10**9
 
 
 class TaskPart(Part):
-    """`task`: what is learnt; a network on a data set, or a plugin.
+    """`task`: the learning problem: a network on a data set, or a plugin.
 
     Attributes:
         learns: whether anything is learnt.
@@ -242,12 +242,12 @@ class Sizes(NamedTuple):
     """The sizes of a data set that are known without torch.
 
     Attributes:
-        shape: of an input.
+        shape: the shape of an input.
         classes: number of classes.
         samples: number of training samples.
         labels: the shape of a sample's labels.
         writers: number of writers, where samples name them.
-        label_kind: as in `Dataset`.
+        label_kind: the kind of labels, as in `Dataset`.
     """
 
     shape: tuple[int, ...]
@@ -327,7 +327,7 @@ def _read_sizes(dataset: Part) -> Sizes:
 
 
 def label_kind_of(dataset: Any) -> LabelKind:
-    """Whether labels of a data set are classes, numbers or sets, as far as a key says it."""
+    """The kind of a data set's labels that its keys name; classes if none does."""
     if type(dataset).recipe is libsvm:
         return dataset.labels or "classes"
     return "classes"
@@ -384,14 +384,14 @@ class SupervisedPart(LearntPart):
     """`task` where a network classifies, or predicts numbers.
 
     Attributes:
-        dataset: what it learns from.
+        dataset: the data set.
         batch: samples in a mini-batch.
-        partition: how the training set is divided among the workers.
-        validation: the share (0 to 1) of the training samples, drawn once for all runs, from which
-            nobody learns. Evaluations are of these samples then and not of the test set, so that
-            settings can be chosen without it; tables still name the columns after the test.
-        loss: what is minimised, and what evaluations measure; by default `mean_squared` where
-            labels are numbers, and `binary` where they are sets.
+        partition: the division of the training set among the workers.
+        validation: the share (0 to 1) of the training samples that is held out, the same samples in
+            every run. Nobody learns from them, and evaluations are of them and not of the test set,
+            so that settings can be chosen without it; tables still name the columns after the test.
+        loss: the loss that training minimises and evaluations measure; by default `mean_squared`
+            where labels are numbers, and `binary` where they are sets.
         augment: random crops and reflections of training images.
         dtype: torch's type of weights and inputs.
     """
@@ -447,7 +447,8 @@ class SupervisedPart(LearntPart):
             raise ConfigError("task.validation", f"{problem}, got {self.validation:g}")
         data, network = sizes
         if backend.startswith("unfold") and not network.unfolds:
-            problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers"
+            chain = "a plain sequence of layers"
+            problem = f"expected threads or vmap, since {self.model} is not {chain}"
             raise ConfigError("backend", f"{problem}, got {backend!r}")
         if self.batch > data.samples:
             problem = f"expected at most {data.samples} (training set), got {self.batch}"

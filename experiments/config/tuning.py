@@ -25,7 +25,7 @@ class ReportingRun(NamedTuple):
 
     Attributes:
         spec: the run.
-        members: which of its members are at a chosen setting.
+        members: the members of the run that are at a chosen setting.
     """
 
     spec: RunSpec
@@ -33,14 +33,14 @@ class ReportingRun(NamedTuple):
 
 
 def tune_of(config: Config) -> TunePart:
-    """How a config chooses settings.
+    """The part of a config that says which settings are chosen, and how.
 
     Raises:
         ConfigError: it chooses none.
     """
     if config.tune is None:
         example = "{over: learning.lr, seeds: [100, 101, 102]}"
-        raise ConfigError("tune", f"expected what is to be chosen, as {example}, got null")
+        raise ConfigError("tune", f"expected the settings to choose, as {example}, got null")
     return config.tune
 
 
@@ -61,15 +61,14 @@ def tuning_config(config: Config) -> Config:
         raise ConfigError("tune.seeds", problem)
     sweep = {}
     for name, values in config.sweep.items():
-        if name == axis:
-            sweep["seed" if axis == "seeds" else axis] = seeds
-        else:
+        if name != axis:
             sweep[name] = values
-    document: Mapping[str, Any] = {
-        **config.explicit(),
-        "name": f"{config.name[:70]}-tuning",
-        "sweep": sweep,
-    }
+        elif axis == "seeds":  # a number of seeds; the tuning seeds are a list
+            sweep["seed"] = seeds
+        else:
+            sweep[axis] = seeds
+    name = f"{config.name[:70]}-tuning"
+    document: Mapping[str, Any] = {**config.explicit(), "name": name, "sweep": sweep}
     share = tune_of(config).validation
     if share is not None:
         document = put(document, "task.validation", share)
@@ -84,7 +83,7 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
             key that a setting lacks is None.
 
     Raises:
-        ConfigError: a key of `tune.over` is no axis of its own.
+        ConfigError: a key of `tune.over` is not an axis of its own.
     """
     over = tune_of(config).keys
     settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}

@@ -21,9 +21,9 @@ class Entry(NamedTuple):
     """A figure, and its place in reports.
 
     Attributes:
-        name: of its function.
+        name: the name of its function.
         family: the module of its function.
-        title, caption: in reports.
+        title, caption: the title and the caption in reports.
         one, several: whether reports of one run, and of several, show it; they leave it out where
             the function raises `ValueError`.
     """

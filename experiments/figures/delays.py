@@ -70,7 +70,7 @@ PHASE_STYLES: dict[str, dict[str, Any]] = {
 
 
 def histograms(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """The distribution of the staleness of applied gradients, beside theory; a panel a setting.
+    """The distribution of the staleness of applied gradients, beside theory; a panel per setting.
 
     Theory is `staleness_theory` of the config, for the steady state: a curve where the whole
     distribution is known, else a triangle at the mean. A run begins with fresh gradients, which
@@ -104,9 +104,9 @@ def _histogram_columns(panels: int) -> int:
 def staleness(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The staleness of applied gradients: its distribution beside theory, and over time.
 
-    A row a run; of more than six runs the distributions alone, in the panels of `facets`. Points are
-    gradients, lines each worker's rolling mean; of more than eight workers only the stalest has a
-    colour.
+    A row per run; of more than six runs the distributions alone, in the panels of `facets`. Points
+    are gradients, lines each worker's rolling mean; of more than eight workers only the stalest has
+    a colour.
     """
     results = as_sequence(results)
     if len(results) > MAX_ROWS:
@@ -154,7 +154,7 @@ def _distributions(results: Sequence[Result], path: File, label: Label | None) -
 def draw_distributions(
     axes: Axes, lines: Sequence[Line], results: Sequence[Result], looks: Mapping[str, Look]
 ) -> None:
-    """The distribution of the staleness of applied gradients, a row a line, from above."""
+    """The distribution of the staleness of applied gradients, a row per line, from above."""
     for row, line in enumerate(lines):
         look = looks[line.name]
         updates = pd.concat([results[run].updates for run in line.results])
@@ -335,8 +335,8 @@ def _theory_notes(panels: list[Axes]) -> list[str]:
 def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The phases of a gradient's life: the updates, and the seconds, that fall into each.
 
-    A bar a worker for one run, a bar a run for several, or for many a bar a setting; means over the
-    applied gradients. See `phases`.
+    A bar per worker for one run, a bar per run for several, or for many a bar per setting; means
+    over the applied gradients. See `phases`.
     """
     results = as_sequence(results)
     pools = [(name, [run]) for name, run in zip(titles(results, label), results, strict=True)]
@@ -388,7 +388,7 @@ def _describe_missing_phases(results: Runs) -> str:
         return ""
     reason = "arrivals were not recorded (record.messages: true)"
     if all(result.config.record.messages for result in results):
-        reason = "gradients are no messages here"
+        reason = "gradients are not messages here"
     return f"{reason}: the last three phases are one"
 
 

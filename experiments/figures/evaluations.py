@@ -225,7 +225,7 @@ def consensus(
 
 
 def notes(shown: Facets) -> list[str]:
-    """How to read bands, the values that were chosen, and why a line ends early."""
+    """Notes on bands, on the values that were chosen, and on lines that end early."""
     texts = []
     if any(len(line.curves) > 1 for line in shown.lines):
         texts.append(BANDS)

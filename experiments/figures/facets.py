@@ -1,4 +1,4 @@
-"""How a figure shows the axes of a sweep: in colours, panels and dashes, or at their best value."""
+"""The place of each axis of a sweep in a figure: colours, panels, dashes, or its best value."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class FacetAxis(NamedTuple):
     """An axis of a sweep.
 
     Attributes:
-        key: its key.
-        named: whether its values are names.
+        key: the axis's key.
+        named: whether the values are names.
         texts: its value in each row of the table of members, as text, with the keys that follow
             from it.
     """
@@ -35,7 +35,7 @@ class FacetAxis(NamedTuple):
 
     @property
     def values(self) -> list[str]:
-        """Its values as text, in the order of the sweep."""
+        """The axis's values as text, in the order of the sweep."""
         return list(dict.fromkeys(self.texts))
 
 
@@ -80,7 +80,7 @@ def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool 
     Args:
         label: names a run; these names have the colours.
         of_runs: whether the figure shows runs alone, so that what differs between members of a run
-            is no axis.
+            is not an axis.
 
     Raises:
         ValueError: two results cannot be told apart, or an axis has too many values.

@@ -257,14 +257,15 @@ def draw_cells(
             brightness = rgb_to_hsv(colour[:3])[2]
             text = axes.text(column + 0.5, row + 0.5, names[row, column], **CENTRED)
             text.set_fontsize(fontsize)
-            text.set_color("white" if brightness < 0.65 else "black")
+            ink = "white" if brightness < 0.65 else "black"
+            text.set_color(ink)
             # the limit may pass below the text
             text.set_path_effects([withStroke(linewidth=2.5, foreground=colour)])
     axes.grid(visible=False)
 
 
 def draw_steps(axes: Axes, places: np.ndarray, label: str) -> None:
-    """A step line with a step a row, at these places of columns."""
+    """A step line with a step per row, at these places of columns."""
     rows = np.arange(len(places) + 1)
     style: dict[str, Any] = {"orientation": "horizontal", "baseline": None, "clip_on": False}
     axes.stairs(places, rows, color="white", linewidth=4, **style)

@@ -37,7 +37,7 @@ ENDS = {"up": "sender", "down": "receiver"}
 
 
 class Drawing(NamedTuple):
-    """One panel: who sends to whom in one step, what that costs, and the positions of the nodes."""
+    """One panel: the messages of one step, their cost, and the positions of the nodes."""
 
     title: str
     cost: str
@@ -152,7 +152,7 @@ def busiest(graph: nx.DiGraph) -> tuple[int, int]:
 
 
 def _cost(cards: nx.MultiDiGraph, size: float, network: Network) -> str:
-    """What the busiest card carries, and how long that takes where its bandwidth is known."""
+    """The load of the busiest card, and its seconds if the bandwidth is known."""
     up, down = busiest(cards)
     load = f"busiest card: {up} up, {down} down"
     if network.changes is not None or not math.isfinite(network.bandwidth) or not size:
@@ -201,7 +201,7 @@ def _nearest_divisor(number: int) -> int:
 
 
 def draw_topology(axes: Axes, drawing: Drawing) -> None:
-    """Nodes with their ranks, and an edge or an arrow a pair."""
+    """Nodes with their ranks, and an edge or an arrow per pair."""
     graph, places = drawing.graph, drawing.places
     crowded = len(graph) > MAX_NAMED_NODES
     size = max(60, 260 - 5 * len(graph))
@@ -255,10 +255,10 @@ def _draw_nodes(axes: Axes, places: list[Place], size: float, colour: str, marke
 def utilisation(
     results: Runs, path: File = None, bins: int = 120, label: Label | None = None
 ) -> Figure:
-    """How busy each card was: the bytes that went up and down it in each of `bins` time bins.
+    """The utilisation of each card: the bytes up and down it in each of `bins` time bins.
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a
-    message that queues is drawn as if it went slowly. A row a direction of a card; as a share of
+    message that queues is drawn as if it went slowly. A row per direction of a card; as a share of
     the card's bandwidth, or in bytes per second where that has no limit. Up to four runs.
 
     Raises:
@@ -288,8 +288,8 @@ class Load(NamedTuple):
     """The load of the cards of a run.
 
     Attributes:
-        edges: of the bins (s).
-        rates: a row for each direction of a card, a column a bin; in % or in bytes/s.
+        edges: the edges of the bins (s).
+        rates: a row for each direction of a card, a column per bin; in % or in bytes/s.
         is_share: whether rates are in % of the bandwidth.
         omitted: the cards that are not in `rates`.
     """

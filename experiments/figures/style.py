@@ -91,7 +91,7 @@ def styled_figure(
 
 
 def _show_dollar_signs(figure: Figure) -> None:
-    """Treat texts as plain text: a label with two dollar signs is no formula."""
+    """Treat texts as plain text: a label with two dollar signs is not a formula."""
     formulas = {axis.offsetText for axis in figure.findobj(Axis)}
     for tick in figure.findobj(Tick):
         formulas |= {tick.label1, tick.label2}
@@ -113,7 +113,7 @@ class Panels(Generic[PanelGroup]):
     Attributes:
         groups: the groups, in the order of the panels.
         axes: the panels whose lines the legend names.
-        notes: what the reader must know.
+        notes: the notes for the reader.
 
     Raises:
         ValueError: there are more than `limit` groups.
@@ -139,7 +139,7 @@ class Panels(Generic[PanelGroup]):
         Args:
             size: width and height in inches.
             columns: the panels in one row.
-            options: of `Figure.subplots`.
+            options: the options of `Figure.subplots`.
         """
         with styled_figure(*size, path, layout) as figure:
             self.axes = panels_of(figure, len(self.groups), columns, **options)
@@ -208,7 +208,7 @@ def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[
     """`count` panels in rows of `columns`; the last row may not be full.
 
     Args:
-        options: of `Figure.subplots`.
+        options: the options of `Figure.subplots`.
     """
     rows = math.ceil(count / columns)
     panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
@@ -306,10 +306,10 @@ def draw(
     The y axis of an accuracy leaves out a steep ascent at the start.
 
     Args:
-        looks: of the lines of all panels, by their names; by default those of `lines` alone.
+        looks: the looks of the lines of all panels, by name; by default those of `lines` alone.
 
     Raises:
-        ValueError: `x` is no axis.
+        ValueError: `x` is not an axis.
     """
     if x not in AXIS_LABELS:
         raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
@@ -404,7 +404,7 @@ def legend(
 
     Args:
         axes: the panels whose lines the legend names, each name once.
-        title: what the figure shows of a sweep; empty where it shows all.
+        title: the part of a sweep that the figure shows; empty if it shows all.
     """
     panels = [axes] if isinstance(axes, Axes) else list(axes)
     handles: dict[str, Any] = {}

@@ -64,7 +64,7 @@ def cliff(
     Args:
         by: the key that tells lines apart. Default: the delay, or where it was not swept the first
             axis of names.
-        name: of that key in the legend.
+        name: the name of that key in the legend.
 
     Raises:
         ValueError: there is only one learning rate.
@@ -190,7 +190,7 @@ def _draw_cliff(
 
 
 def scaling(results: Runs, path: File = None) -> Figure:
-    """Virtual time per update against the number of workers: a colour a bandwidth, a panel a
+    """Virtual time per update against the number of workers: a colour per bandwidth, a panel per
     method.
 
     Markers are simulated, in the second half of a run; lines are the closed forms of
@@ -252,11 +252,11 @@ def _draw_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence
 
 def target_time(results: Runs, path: File = None, target: float | None = None) -> Figure:
     """Virtual time to a target against the number of workers: a line for each setting of the other
-    keys, such as a method, each number of workers at the learning rate with the least time.
+    keys, such as a method.
 
-    Points are means over seeds with 95 % intervals; crosses at the edge missed the target in at
-    least one seed. The dotted line is as many times sooner as there are workers, from the line that
-    is first with the fewest.
+    Each number of workers has the learning rate with the least time. Points are means over seeds
+    with 95 % intervals; crosses at the edge missed the target in at least one seed. The dotted line
+    is the ideal speed-up, from the line that is first with the fewest workers.
 
     Args:
         target: as in `measure_runs`.
@@ -266,7 +266,7 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
     """
     results = as_results(as_sequence(results))
     if WORKERS not in results.keys or results.final[WORKERS].nunique() < 2:
-        raise ValueError(f"{WORKERS}: expected several values")
+        raise ValueError(f"{WORKERS}: expected several values, got one")
     measure, limit = goal(results, target)
     title = ""
     if LR in results.keys:
@@ -338,7 +338,7 @@ def _draw_target_times(
 
 
 def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
-    """As many times sooner as there are workers, within the heights of the lines."""
+    """Draw the line of ideal speed-up, within the heights of the other lines."""
     heights = axes.get_ylim()
     ends = np.array([fewest, most], float)
     sooner = seconds * fewest / ends

@@ -54,17 +54,17 @@ UNUSED: dict[str, dict[str, Any]] = {
 MESSAGE: dict[str, Any] = {"colors": PALETTE[3], "linewidth": 0.9, "zorder": 3}
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "none", "markersize": 9}
 PHASES = ("network down", "compute", "network up", "barrier", "queue")
-"""From the read to the worker; computing; to the target; waiting for the other gradients of the
-same update; waiting for the update.
+"""The way of the weights to the worker; computing; the way to the target; waiting for the other
+gradients of the same update; waiting for the update.
 """
 UNSPLIT = "network up, queue, barrier"
-"""The last three together, where a run did not record when gradients arrived."""
+"""The last three phases together, if a run did not record when gradients arrived."""
 
 
 def occupation(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The shares of their time in which workers computed, sent, waited and were down.
 
-    A bar a worker for one run, a bar a run for several. The share beside a bar is of waiting.
+    A bar per worker for one run, a bar per run for several. The share beside a bar is of waiting.
     """
     results = as_sequence(results)
     notes = []
@@ -116,7 +116,7 @@ def timeline(
     workers: Sequence[int] | None = None,
     label: Label | None = None,
 ) -> Figure:
-    """A timeline of computations: a row a worker, a bar a gradient, a tick an update.
+    """A timeline of computations: a row per worker, a bar per gradient, a tick per update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where
     arrivals were not recorded the last two are one. Blanks are waiting. Where messages were
@@ -126,7 +126,7 @@ def timeline(
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
         path: where the figure is saved.
-        until: where the window ends (s); by default when the fastest worker's 30th gradient ends.
+        until: the end of the window (s); by default when the fastest worker's 30th gradient ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
 
     Raises:
@@ -205,7 +205,7 @@ def _end_of_window(result: Result, ranks: Sequence[int]) -> float:
 def _draw_rows(
     axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float, colours: ScalarMappable
 ) -> None:
-    """A row a rank, and one of updates where servers make them."""
+    """A row per rank, and one of updates where servers make them."""
     ended = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
     rows = ended["worker"].map(list(ranks).index)
     computed = ended["computed"].fillna(ended["time"])

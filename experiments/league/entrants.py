@@ -43,11 +43,11 @@ class Entrant:
     """A method in its strongest form.
 
     Attributes:
-        name: of the method, or `module:Class`.
-        settings: dotted keys of its form.
-        ranges: of what its trials choose, as in `sweep.search`.
+        name: the name of the method, or `module:Class`.
+        settings: the dotted keys of its form.
+        ranges: the ranges from which its trials choose, as in `sweep.search`.
         config: the form on the league's cluster and task, at the first of its timelines.
-        timelines: the settings that move events, a mapping a timeline.
+        timelines: the settings that move events, a mapping per timeline.
         asked: the number of settings that it asks to try, if it does.
     """
 
@@ -63,10 +63,10 @@ class MethodForm(NamedTuple):
     """A method at some settings that change times alone.
 
     Attributes:
-        settings: these.
+        settings: these settings.
         timelines, configs: the settings that move events which the cluster accepts beside them, and
             the config of each.
-        refusal: of another timeline.
+        refusal: the error of a timeline that the cluster refuses.
     """
 
     settings: DottedKeys
@@ -190,7 +190,7 @@ def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[DottedKeys]:
 
 
 def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[str, list[bool]]]:
-    """On the workers' machines, else as the cluster has it; as it has it where there is none."""
+    """The places of servers to try: the workers' machines, unless the cluster's file names them."""
     workers = plain.cluster.workers
     ranks = plain.algorithm.build(workers).roles(workers)
     named = "colocated" in document["cluster"].get("network", {})
@@ -206,12 +206,13 @@ def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
     """
     workers = plain.cluster.workers
     message = size_of_messages(plain)
-    shards = max(1, min(workers, MAX_PAIRS // workers))
+    most_shards = max(1, min(workers, MAX_PAIRS // workers))
+    shards = (most_shards, 1) if most_shards > 1 else (1,)
     forms: dict[str, Sequence[Any]] = {
         "collective": COLLECTIVES_TIMED,
         "bucket_bytes": (message / 4, None),
         "slice_bytes": (message / 4,),
-        "shards": (shards, 1) if shards > 1 else (1,),
+        "shards": shards,
     }
     if plain.build_cluster().has_crashes:
         forms["on_crash"] = ("shrink",)

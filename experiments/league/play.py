@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXTENT = 1.5
 """The length of a run that reports, in time limits: a later arrival at the target is a miss."""
 ACCURACY_MARGIN, LOSS_FACTOR = 0.002, 1.01
-"""What the target is easier than what the overlapped all-reduce reaches within the time limit."""
+"""The margin by which the target is easier than the overlapped all-reduce's final value."""
 AS_GIVEN, SLOW = "as given", "one worker 5 x slower"
 SLOW_FACTOR = 5
 MEASURES_SHOWN = ("final", "waiting", "gradients", "cost_to")
@@ -56,10 +56,10 @@ class EntrantRow:
 
     Attributes:
         entrant: the method.
-        choice: what its trials have chosen.
-        times: by condition the seconds to the target, in the order of the seeds; infinite where it
-            was missed.
-        places: by condition.
+        choice: the choice of its trials.
+        times: for each condition the seconds to the target, in the order of the seeds; infinite
+            where it was missed.
+        places: the place by condition.
         measures: medians over the seeds on the cluster as given: `final` (accuracy or loss),
             `waiting`, `gradients` (computed in a run) and `cost_to` (worker-seconds to the target).
         runs: the ids of the runs that report.
@@ -92,14 +92,14 @@ class League:
         limit: the time limit (s).
         budget: computed gradients of each method in all its trials, at most.
         measure, target: the column of the metrics, and the value to be reached.
-        seeds: that reported.
+        seeds: the seeds that reported.
         rows: the entrants by place.
-        refused: why other methods did not enter.
+        refused: the reasons why other methods did not enter.
         too_dear: the names of those refused that need a larger budget.
         enough: the least whole budget, in what the overlapped all-reduce computes, that admits all.
-        slow_worker: who is slower than on the cluster as given.
+        slow_worker: the worker that is slower than on the cluster as given.
         results: the runs that reported.
-        report: their config.
+        report: the config of these runs.
     """
 
     setting: LeagueSetting
@@ -128,12 +128,12 @@ def play(
     """Play a league.
 
     Args:
-        names: of the methods, as `names_of_methods` gives them; their order changes nothing.
+        names: the names of the methods, as of `names_of_methods`; their order changes nothing.
         simulate: simulates runs, as `partial(sweep, out=out)` does.
         budget: gradients of a method's trials, in what the overlapped all-reduce computes within
             the time limit.
         seeds: the number of seeds that report.
-        tell: is called with each line of progress.
+        tell: called with each line of progress.
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
@@ -250,7 +250,7 @@ def _target(measured: Results) -> tuple[str, float]:
     """The target: a little less than the mean of the overlapped all-reduce at the time limit.
 
     Raises:
-        ConfigError: it has learnt nothing.
+        ConfigError: the overlapped all-reduce has learnt nothing.
     """
     final = measured.final
     start = measured.metrics.drop_duplicates(["run", "member"])
@@ -327,7 +327,7 @@ def _build_rows(
 
 
 def _measure_all(results: Results, target: float) -> "pd.DataFrame":
-    """A row a run: the seconds to the target, infinite where it was missed, and other measures."""
+    """A row per run: the seconds to the target, infinite where it was missed, and other measures."""
     table = measure_runs(results, "time_to", target).rename(columns={"value": "time_to"})
     table["time_to"] = table["time_to"].fillna(np.inf)
     final = "loss"

@@ -38,8 +38,10 @@ def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[
     """Seconds less the others of each seed; 0 where both have missed the target."""
     differences = []
     for time, other in zip(times, others, strict=True):
-        missed = np.isinf(time) and np.isinf(other)
-        differences.append(0.0 if missed else time - other)
+        if np.isinf(time) and np.isinf(other):
+            differences.append(0.0)
+        else:
+            differences.append(time - other)
     return differences
 
 

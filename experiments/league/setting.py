@@ -1,4 +1,4 @@
-"""What a league is about: the reader's cluster, and a task with a limit and ranges of its rates.
+"""The setting of a league: the reader's cluster, and a task with a limit and ranges of its rates.
 
 Of the cluster's file only `cluster` counts, so that files of `calibrate` and `import` serve as they
 are. A task's file is a config too, of which `task`, `learning`, `stop` and `sweep.search` count. Its
@@ -31,9 +31,9 @@ class LeagueSetting:
 
     Attributes:
         base: the keys of a config that all entrants share, `stop` as in the task's file.
-        ranges: of rates and other numbers of the rule, as `sweep.search` has them.
+        ranges: the ranges of rates and other numbers of the rule, as in `sweep.search`.
         settings: the number of settings that an entrant tries at most.
-        cluster_file, task_file: where they were read, as errors name them.
+        cluster_file, task_file: the names of the files in errors.
         ignored: keys of the cluster's file that do not count.
     """
 

@@ -36,9 +36,9 @@ class TrialPlan(NamedTuple):
     """The trials of an entrant.
 
     Attributes:
-        settings: the number that it tries.
+        settings: the number of settings that it tries.
         seeds: the choosing seeds.
-        gradients: computed in all trials, at most.
+        gradients: the most that all trials compute.
     """
 
     settings: int
@@ -48,12 +48,12 @@ class TrialPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the trials of an entrant have chosen.
+    """The choice of an entrant's trials.
 
     Attributes:
         plan: the trials.
         settings: the dotted keys that they chose, with their values.
-        gradients: that they computed.
+        gradients: the gradients that they computed.
     """
 
     plan: TrialPlan
@@ -65,7 +65,7 @@ class BudgetError(ConfigError):
     """A method needs more gradients for its trials than the budget pays for.
 
     Attributes:
-        gradients: what it needs.
+        gradients: the number that it needs.
     """
 
     def __init__(self, problem: str, gradients: int, budget: float) -> None:

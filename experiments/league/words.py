@@ -1,4 +1,4 @@
-"""What came out of a league, in words: a sentence, a table, and what bounds its worth."""
+"""The outcome of a league in words: a sentence, a table, and the limits of its validity."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NOT_MODELLED = (
 
 
 def sentence(league: League) -> str:
-    """The answer in one sentence, and what a larger budget would add to it."""
+    """The answer in one sentence, and the methods that a larger budget would admit."""
     answer = f"On this cluster {_describe_winner(league)}."
     if not league.too_dear:
         return answer
@@ -84,12 +84,17 @@ def _seconds(median: float, low: float, high: float) -> str:
     """
     if not math.isfinite(median):
         return "miss"
-    ends = ["a miss" if math.isinf(end) else f"{end:.3g}" for end in (low, high)]
-    return f"{median:.3g} s ({' to '.join(ends)})"
+    return f"{median:.3g} s ({_end_text(low)} to {_end_text(high)})"
+
+
+def _end_text(end: float) -> str:
+    if math.isinf(end):
+        return "a miss"
+    return f"{end:.3g}"
 
 
 def table(league: League) -> list[list[str]]:
-    """The heading and a row an entrant, as text."""
+    """The heading and a row per entrant, as text."""
     final = "final loss"
     if league.measure == "test_accuracy":
         final = "final accuracy"
@@ -136,7 +141,7 @@ def _place_text(row: EntrantRow, condition: str) -> str:
 
 
 def _trials_text(plan: TrialPlan) -> str:
-    """How many settings were tried, and on how many seeds."""
+    """The number of settings tried, and the number of their seeds."""
     seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
     return f"{plan.settings} on {seeds}"
 
@@ -158,7 +163,7 @@ def settings_text(settings: DottedKeys) -> str:
 
 
 def honesty(league: League) -> list[str]:
-    """What bounds the worth of the answer."""
+    """The limits of the answer's validity."""
     config = league.report
     params = sum(layer.params for layer in config.task.layers())
     message = f"messages of {size_of_messages(config):,.4g} bytes"
@@ -172,7 +177,7 @@ def honesty(league: League) -> list[str]:
 
 
 def rules(league: League) -> list[str]:
-    """How to read the table."""
+    """The explanation of the table."""
     choosing = ", ".join(map(str, CHOOSING_SEEDS))
     first, last = league.seeds[0], league.seeds[-1]
     opponents = " and ".join(COMPULSORY)
@@ -200,31 +205,6 @@ def rules(league: League) -> list[str]:
 
 def record(league: League) -> dict[str, Any]:
     """The league as plain data; None stands for a miss."""
-    rows = []
-    for row in league.rows:
-        times = {}
-        for condition, of_seeds in row.times.items():
-            median, low, high = map(_finite, median_interval(of_seeds))
-            times[condition] = {
-                "place": row.places[condition],
-                "median": median,
-                "low": low,
-                "high": high,
-                "by_seed": [_finite(time) for time in of_seeds],
-            }
-        entry = {
-            "method": row.name,
-            "settings": row.settings,
-            "seconds_to_target": times,
-            "measures": {key: _finite(value) for key, value in row.measures.items()},
-            "trials": {
-                "settings": row.choice.plan.settings,
-                "seeds": list(row.choice.plan.seeds),
-                "gradients": row.choice.gradients,
-            },
-            "runs": list(row.runs),
-        }
-        rows.append(entry)
     return {
         "laggard": laggard.__version__,
         "sentence": sentence(league),
@@ -234,10 +214,41 @@ def record(league: League) -> dict[str, Any]:
         "budget": league.budget,
         "target": {league.measure: league.target},
         "seeds": list(league.seeds),
-        "rows": rows,
+        "rows": [_record_row(row) for row in league.rows],
         "refused": dict(league.refused),
         "rules": rules(league),
         "bounds": honesty(league),
+    }
+
+
+def _record_row(row: EntrantRow) -> dict[str, Any]:
+    plan = row.choice.plan
+    return {
+        "method": row.name,
+        "settings": row.settings,
+        "seconds_to_target": {
+            condition: _record_times(row.places[condition], times)
+            for condition, times in row.times.items()
+        },
+        "measures": {key: _finite(value) for key, value in row.measures.items()},
+        "trials": {
+            "settings": plan.settings,
+            "seeds": list(plan.seeds),
+            "gradients": row.choice.gradients,
+        },
+        "runs": list(row.runs),
+    }
+
+
+def _record_times(place: int, times: Sequence[float]) -> dict[str, Any]:
+    """The place and the seconds to the target under one condition, a time per seed."""
+    median, low, high = median_interval(times)
+    return {
+        "place": place,
+        "median": _finite(median),
+        "low": _finite(low),
+        "high": _finite(high),
+        "by_seed": [_finite(time) for time in times],
     }
 
 

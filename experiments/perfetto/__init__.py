@@ -44,7 +44,7 @@ __all__ = ["WHOLE_RUN", "TimeWindow", "events", "write_trace"]
 
 Event = dict[str, Any]
 Lane = tuple[int, str, int]
-"""A machine's rank, the kind of what it does, and the number of the lane among those of the kind."""
+"""A machine's rank, the kind of its activity, and the number of the lane within that kind."""
 WHOLE_RUN = TimeWindow()
 LEARNING_TRACK = 1
 """The process whose counters show what is learnt; those of the machines follow."""

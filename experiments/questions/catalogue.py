@@ -31,10 +31,10 @@ def questions(names: Sequence[str] = ()) -> list[Question]:
     """The questions of these names; without names all.
 
     Raises:
-        ConfigError: there is no such question.
+        ConfigError: a question is unknown.
     """
     for name in names:
         if name not in QUESTIONS:
             hint = suggest(name, QUESTIONS) or f"expected one of {', '.join(QUESTIONS)}"
-            raise ConfigError("", f"is no question; {hint}", name)
+            raise ConfigError("", f"unknown question; {hint}", name)
     return [QUESTIONS[name] for name in names or QUESTIONS]

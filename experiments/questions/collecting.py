@@ -26,8 +26,8 @@ from laggard.experiments.running.sweep import sweep
 from laggard.experiments.running.tuning import chosen_settings
 
 TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
-"""What `tune.by` compares -> the measure of the table that it reads: of runs with one batch size
-epochs are in the order of updates.
+"""Criterion of `tune.by` -> the measure of the table that it reads. With one batch size, epochs
+order runs as updates do.
 """
 
 
@@ -128,20 +128,21 @@ def _add_missing(
 
 def _task_of(config: Config) -> dict[str, str]:
     dataset = getattr(config.task, "dataset", None)
-    return {
-        "dataset": "" if dataset is None else str(getattr(dataset, "name", dataset)),
-        "model": str(config.task.model),
-    }
+    name = ""
+    if dataset is not None:
+        name = str(getattr(dataset, "name", dataset))
+    return {"dataset": name, "model": str(config.task.model)}
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the tuning rows choose, by the swept keys of the config, for each target.
+    """The choices of the tuning rows, by the swept keys of the config, for each target.
 
     Args:
         tuned: the rows of the tuning seeds.
     """
     tune = tune_of(config)
-    by = tune.by or ("accuracy" if config.task.measures_accuracy else "loss")
+    default = "accuracy" if config.task.measures_accuracy else "loss"
+    by = tune.by or default
     measures = [TUNED_BY[by]]
     if by in ("time", "updates"):
         taken = dict.fromkeys(tuned["measure"])

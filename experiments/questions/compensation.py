@@ -1,5 +1,5 @@
-"""Delay compensation: whether it lowers the error, and whether it comes nearer to the gradient that
-it stands for.
+"""Delay compensation: whether it lowers the error, and whether it comes nearer to the fresh
+gradient.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from laggard.experiments.questions.question import Answer, Picture, Question, St
 from laggard.experiments.questions.words import SeedEstimate, estimate, judge, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
-"""What is left of ASGD's error by half of what DC-ASGD-a takes away in the paper, with 4 workers:
-9.27 to 8.19 %.
+"""The share of ASGD's error that remains after half the gain of DC-ASGD-a in the paper, with 4
+workers: 9.27 to 8.19 %.
 """
 FORMS = {
     "constant": "DC-ASGD-c",
@@ -29,9 +29,9 @@ FORMS = {
     "outer": "g g^T",
     "exact": "the exact Hessian",
 }
-"""What the forms of compensation are called."""
+"""The names of the forms of compensation."""
 LARGEST_SET = 10
-"""Seeds of a set that chooses."""
+"""The largest number of seeds in a set that chooses."""
 StrengthAndRate = tuple[float, float]
 """A strength and a rate."""
 
@@ -57,46 +57,49 @@ def lies_inside(rows: pd.DataFrame, *settings: StrengthAndRate) -> bool:
 
 
 def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.Series:
-    """The error a seed: NaN where the run was lost, which is below an accuracy of `floor`, too."""
+    """The error of each seed; NaN if the run was lost or its accuracy is below `floor`."""
     accuracy = by_seed(rows, "accuracy", strength=strength, lr=lr)
     return 1 - accuracy.where(accuracy >= floor)
 
 
 def decide_compensation(table: pd.DataFrame) -> list[Answer]:
     """Error at the chosen rate and strength over ASGD's at its rate, with lost runs apart."""
+    return [_lower_error(table), *_fewer_workers(table), *_largest_strength(table)]
+
+
+def _lower_error(table: pd.DataFrame) -> Answer:
     grid, seen = reporting(select(table, study="grid"))
     choosing, _ = reporting(select(table, study="choosing"))
     plain, own = best_settings_of(choosing)
+    usual_strength, usual_rate = plain
     # a run that ends at less than half of what ASGD usually reaches has learnt nothing
-    floor = float(by_seed(grid, "accuracy", strength=plain[0], lr=plain[1]).median()) / 2
+    usual = by_seed(grid, "accuracy", strength=usual_strength, lr=usual_rate).median()
+    floor = float(usual) / 2
     asgd = errors(grid, *plain, floor)
     compensated = errors(grid, *own, floor)
     number = times_as_large(compensated, asgd)
-    asgd_lost = int(asgd.isna().sum())
-    beside = _on_the_grid(grid, plain[1], floor)
-    beside |= _with_momentum(table)
-    return [
-        Answer(
-            asks="Does delay compensation lower the error?",
-            says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's, but "
-            f"{compensated.isna().sum()} of {len(compensated)} runs are lost, against {asgd_lost}",
-            number=number,
-            unit="times ASGD's error",
-            paper="DC-ASGD-a has an error 12 % lower than ASGD's",
-            source="zheng2017",
-            mark="notes",
-            at_most=HALF_OF_THE_GAIN,
-            bar_of="ours",
-            seen=seen,
-            opponent=(asgd_lost, len(asgd)),
-            first_said="differs, agrees",
-            wants=0.2,
-            why="" if seen else _why_unsure(choosing, grid, floor),
-            beside=beside,
-        ),
-        *_fewer_workers(table),
-        *_largest_strength(table),
-    ]
+    lost, asgd_lost = int(compensated.isna().sum()), int(asgd.isna().sum())
+    why = ""
+    if not seen:
+        why = _why_unsure(choosing, grid, floor)
+    return Answer(
+        asks="Does delay compensation lower the error?",
+        says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's, but "
+        f"{lost} of {len(compensated)} runs are lost, against {asgd_lost}",
+        number=number,
+        unit="times ASGD's error",
+        paper="DC-ASGD-a has an error 12 % lower than ASGD's",
+        source="zheng2017",
+        mark="notes",
+        at_most=HALF_OF_THE_GAIN,
+        bar_of="ours",
+        seen=seen,
+        opponent=(asgd_lost, len(asgd)),
+        first_said="differs, agrees",
+        wants=0.2,
+        why=why,
+        beside=_on_the_grid(grid, usual_rate, floor) | _with_momentum(table),
+    )
 
 
 def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, SeedEstimate]:
@@ -104,33 +107,37 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Se
     difference, with lost runs as chance: as the worst run ended.
     """
     chance = 1 - float(grid["value"].min())
-    found = {}
+    numbers = {}
     for (strength, rate), _ in grid.groupby(["strength", "lr"]):
-        own, plain = paired(*(errors(grid, each, rate, floor) for each in (strength, 0)))
+        plain = errors(grid, 0, rate, floor)
+        own, plain = paired(errors(grid, strength, rate, floor), plain)
         if strength == 0 or own.empty:
             continue
         name = f"strength {strength:g}, rate {rate:g}"
-        found[f"{name}: error over ASGD's"] = times_as_large(own, plain)
+        numbers[f"{name}: error over ASGD's"] = times_as_large(own, plain)
         if rate == usual:
-            worse = 100 * (own.fillna(chance) - plain.fillna(chance))
-            found[f"{name}: points of error more, lost runs as chance"] = estimate(worse)
-    return found
+            points = 100 * (own.fillna(chance) - plain.fillna(chance))
+            numbers[f"{name}: points of error more, lost runs as chance"] = estimate(points)
+    return numbers
 
 
 def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
-    """Why the choice of settings bears no word: it lies at an end, or two sets of seeds disagree."""
+    """The reason why the choice bears no word: it lies at an end, or sets of seeds disagree."""
     if not lies_inside(choosing, *best_settings_of(choosing)):
         return "the best rate or strength lies at an end of its grid"
     seeds = sorted(choosing["seed"].unique())
     words = set()
-    for own_seeds in (seeds[:LARGEST_SET], seeds[LARGEST_SET:]):
-        if own_seeds:
-            plain, own = best_settings_of(select(choosing, seed=own_seeds))
-            asgd = errors(grid, *plain, floor)
-            opponent = int(asgd.isna().sum()), len(asgd)
-            number = times_as_large(errors(grid, *own, floor), asgd)
-            words.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
-    return "" if len(words) == 1 else "the two sets of seeds that choose disagree"
+    for some_seeds in (seeds[:LARGEST_SET], seeds[LARGEST_SET:]):
+        if not some_seeds:
+            continue
+        plain, own = best_settings_of(select(choosing, seed=some_seeds))
+        asgd = errors(grid, *plain, floor)
+        opponent = int(asgd.isna().sum()), len(asgd)
+        number = times_as_large(errors(grid, *own, floor), asgd)
+        words.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
+    if len(words) > 1:
+        return "the two sets of seeds that choose disagree"
+    return ""
 
 
 def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
@@ -220,7 +227,7 @@ def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
 
 
 def whole_run(rows: pd.DataFrame, **settings: object) -> pd.Series:
-    """The mean over the quarters of a run, a number a seed."""
+    """The mean over the quarters of a run, one number per seed."""
     return select(rows, **settings).groupby("seed")["value"].mean()
 
 
@@ -232,7 +239,7 @@ def nearest_strength(choosing: pd.DataFrame, form: str, workers: float) -> float
 
 
 def decide_nearness(table: pd.DataFrame) -> list[Answer]:
-    """Distance to the fresh gradient over the stale one's, by whose runs, form and workers."""
+    """Distance to the fresh gradient over the stale one's, by runs, form and number of workers."""
     choosing, _ = reporting(select(table, study="choosing"))
     own, own_seen = reporting(select(table, study="own"))
     along, _ = reporting(select(table, study="along"))
@@ -308,19 +315,19 @@ def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answe
 
 
 def _hessian(table: pd.DataFrame) -> Iterable[Answer]:
-    """How far apart s^T F s and s^T H s are, as a logarithm, in the last tenth minus the first."""
+    """The distance |log(s^T F s / s^T H s)| in the last tenth of a run minus that in the first."""
     rows, seen = reporting(select(table, study="hessian"))
     if rows.empty:
         return
     first, last = rows["part"].min(), rows["part"].max()
     apart, cosine = {}, {}
     for part in (first, last):
-        curved, outer = (whole_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
-        # the logarithm of a ratio, one way or the other; there is none where a curvature is negative
-        apart[part] = np.log((outer / curved).where(outer / curved > 0)).abs()
-        cosine[f"cosine of H s and F s, tenth {part:g} of the run"] = estimate(
-            whole_run(rows, of="cosine", part=part)
-        )
+        hessian, fisher = (whole_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
+        ratios = fisher / hessian
+        # the distance from a ratio of 1, either way; none where a curvature is negative
+        apart[part] = np.log(ratios.where(ratios > 0)).abs()
+        name = f"cosine of H s and F s, tenth {part:g} of the run"
+        cosine[name] = estimate(whole_run(rows, of="cosine", part=part))
     number = estimate((apart[last] - apart[first]).dropna())
     yield Answer(
         asks="Does g g^T become the Hessian as training goes on?",

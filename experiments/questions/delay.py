@@ -107,7 +107,7 @@ def epochs_at_best(table: pd.DataFrame, target: float) -> pd.DataFrame:
 
 
 def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -> SeedEstimate:
-    """How much sooner D + 1 equal workers get there than one: (D + 1) e(0) / e(D).
+    """The speed-up of D + 1 equal workers over one: (D + 1) e(0) / e(D).
 
     e(D) are the epochs to the target at a delay of D updates; D + 1 workers take D + 1 times as
     many gradients a second.
@@ -173,13 +173,14 @@ SPEEDUP = Question(
 
 
 def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> pd.DataFrame:
-    """What a delay costs each seed, in points: `rate`, `delay`, and `total`, their sum.
+    """The points that a delay costs each seed: `rate`, `delay`, and `total`, their sum.
 
     With r the best rate at the delay D, and r_0 that without delay,
 
         rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
 
-    Where no seeds choose, the study has just these rates, and its own seeds tell which is which.
+    If no seeds choose, the study has only these two rates, and its own seeds tell which is the
+    best.
     """
     own = select(table, optimiser=optimiser)
     rows, _ = reporting(own)

@@ -1,4 +1,4 @@
-"""What a question takes from runs: a row for each run, member and measure.
+"""The numbers of a question: a row for each run, member and measure.
 
 A measure is called as in `laggard table` (`accuracy`, `loss`, `updates_to`, `staleness`, ...), or
 
@@ -28,7 +28,7 @@ CURVE_MEASURES = {
     "loss_by_epoch": ("loss_at_{:g}", "test_loss", "epoch"),
     "loss_by_time": ("loss_at_{:g}s", "test_loss", "time"),
 }
-"""Curve -> what an evaluation is called, the column of its value and that of its place."""
+"""Curve -> the name of an evaluation's measure, the column of its value and that of its place."""
 
 
 def take(
@@ -36,10 +36,10 @@ def take(
 ) -> "pd.DataFrame":
     """The numbers of runs: the swept keys, `seed`, `measure`, `value`, `lost`, `run` and `device`.
 
-    A setting is called by the last part of its key, as `lr` for `learning.lr`.
+    A setting has the last part of its key as name: `lr` for `learning.lr`.
 
     Args:
-        targets: of the measures that wait for one.
+        targets: the targets of measures that wait for one.
 
     Raises:
         ValueError: a measure is unknown, lacks a target, or was not measured.
@@ -66,8 +66,11 @@ def take(
 
 
 def settings_names(keys: Sequence[str]) -> dict[str, str]:
-    """What a column of each swept key is called: its last part, or all of it where two agree."""
-    names = {key: "seed" if is_seed(key) else key.rpartition(".")[2] for key in keys}
+    """The column of each swept key: its last part, or the whole key if two last parts agree."""
+    names = {}
+    for key in keys:
+        last_part = key.rpartition(".")[2]
+        names[key] = "seed" if is_seed(key) else last_part
     known = list(names.values())
     for key, name in names.items():
         if name != "seed" and known.count(name) > 1:

@@ -1,4 +1,4 @@
-"""What a `decide` takes from a table of numbers: rows of a measure, numbers a seed, best settings."""
+"""Selections from a table of numbers: rows of a measure, one number per seed, best settings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from laggard.experiments.results.selection import best_settings
 
 AT_AN_END = "a best rate lies at an end of its grid"
 TUNE, REPORT, SEEN = "tune", "report", "seen"
-"""What a seed is for; `seen` where it reports, but had been seen before the bar was fixed."""
+"""The purpose of a seed; `seen` if it reports, but had been seen before the bar was fixed."""
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
@@ -41,11 +41,17 @@ def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
     return rows
 
 
+def longest_wait(table: pd.DataFrame, measure: str) -> str:
+    """The measure that waits for the highest target, as `time_to_0.98`; empty without one."""
+    names = table.loc[table["measure"].str.startswith(f"{measure}_"), "measure"].unique()
+    return max(names, key=lambda name: float(name.removeprefix(f"{measure}_")), default="")
+
+
 def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
-    """A number a seed: NaN where the run was lost.
+    """One number per seed; NaN if the run was lost.
 
     Raises:
-        ValueError: a seed is there twice: a setting is left open.
+        ValueError: a seed has two rows, since a setting is left open.
     """
     rows = select(table, measure=measure, **settings)
     if rows["seed"].duplicated().any():
@@ -55,30 +61,30 @@ def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
 
 
 def paired(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Two numbers a seed, of the seeds that both have."""
+    """The numbers of two series for the seeds that both have."""
     shared = first.index.intersection(second.index)
     return first.loc[shared], second.loc[shared]
 
 
 def points_ahead(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs are ahead of others, seed by seed.
+    """Points of accuracy by which runs lead others, seed by seed.
 
-    The runs that are lost are their own; those of the others are the opponent's.
+    `lost` counts runs of the first; lost runs of the others count as the opponent's.
     """
     ahead, behind = paired(own, other)
     return replace(estimate(100 * (ahead - behind)), lost=int(ahead.isna().sum()))
 
 
 def points_behind(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs are behind others, as `points_ahead`."""
+    """Points of accuracy by which runs trail others; see `points_ahead`."""
     behind, ahead = paired(own, other)
     return replace(estimate(100 * (ahead - behind)), lost=int(behind.isna().sum()))
 
 
 def times_as_large(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """How many times as large a number is as another: the ratio of their means over shared seeds.
+    """The ratio of the means of two numbers over their shared seeds.
 
-    The runs that are lost are those of the first; those of the other are the opponent's.
+    `lost` counts runs of the first; lost runs of the other count as the opponent's.
     """
     above, below = paired(own, other)
     return replace(ratio(above, below), lost=int(above.isna().sum()))
@@ -91,7 +97,8 @@ def choose_best(
     which is empty unless the best lies at an end of its grid.
 
     Args:
-        by: as in `best` of laggard.experiments.results: accuracy, loss, time or updates.
+        by: the criterion, as in `best` of laggard.experiments.results: accuracy, loss, time or
+            updates.
     """
     rows = table[(table["role"] == TUNE) & (table["measure"] == measure)]
     value = rows["value"].mask(rows["lost"])
@@ -105,7 +112,7 @@ def at_best(table: pd.DataFrame, chosen: pd.DataFrame, over: str = "lr") -> pd.D
 
 
 def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings: str) -> str:
-    """Why no word can be said where a best rate lies at an end of its grid; else empty."""
+    """The reason for no word if a best rate lies at an end of its grid; else empty."""
     rows = select(table, study=study, role=TUNE, measure=measure)
     if rows.empty:
         return ""
@@ -114,6 +121,6 @@ def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings:
 
 
 def lost_of(table: pd.DataFrame, measure: str, **settings: Any) -> tuple[int, int]:
-    """How many runs were lost, and of how many."""
+    """The number of lost runs, and the number of runs."""
     rows = select(table, measure=measure, **settings)
     return int(rows["lost"].sum()), len(rows)

@@ -42,7 +42,7 @@ def write_pages(first: Path, folder: Path) -> list[Path]:
 
     Args:
         first: the first page; the cards lie beside it, in `docs/questions`.
-        folder: where the tables of numbers are, and the figures go.
+        folder: the folder of the tables of numbers and of the figures.
     """
     written = []
     for name, question in QUESTIONS.items():
@@ -66,7 +66,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     """The first page, and the cards with the numbers that are stored, by their paths.
 
     Args:
-        first, folder: as in `write_pages`.
+        first, folder: the arguments of `write_pages`.
     """
     answers = {}
     texts = {}
@@ -95,7 +95,7 @@ def _seen_from(path: Path, folder: Path) -> str:
 
 
 def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
-    """What a card says of our numbers: a line for each answer, and those beside them."""
+    """The block of a card with our numbers: a line for each answer and each number beside it."""
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []

@@ -61,8 +61,8 @@ LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     """Accuracy over learning rate and delay: the seeds that ran the whole grid, by optimiser.
 
-    Marked are the best rate of each delay and one rate for all; a cell is grey where half of the
-    seeds diverged or ended at chance, which is taken as the least accuracy of all.
+    Frames mark the best rate of each delay, and one rate for all. A cell is grey where half of the
+    seeds diverged or ended at chance; chance is taken as the least accuracy of all.
     """
     grid = _whole_grid(table)
     chance = float(grid["value"].min())
@@ -90,7 +90,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 
 
 def describe_rates(table: pd.DataFrame) -> str:
-    """What the figure says: at one rate for all delays, and at each delay's best."""
+    """The caption: accuracies at one rate for all delays, and at each delay's best."""
     grid = _whole_grid(table)
     chance = float(grid["value"].min())
     grid = grid.assign(value=grid["value"].mask(grid["lost"], chance))
@@ -128,13 +128,16 @@ def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: Scal
     """The cells of one optimiser `(delays, rates)`, their marks and the stability line."""
     values = cells.to_numpy(float)
     lost = values <= chance + 5 * POINT
-    names = np.array([[f"{100 * value:.1f}" for value in row] for row in values], object)
-    draw_cells(axes, np.where(lost, np.nan, values), np.zeros_like(lost), names, colours, 6.5)
+    shown = np.where(lost, np.nan, values)
+    hatched = np.zeros_like(lost)
+    percents = np.array([[f"{100 * value:.1f}" for value in row] for row in values], object)
+    draw_cells(axes, shown, hatched, percents, colours, 6.5)
     for row, column in np.argwhere(lost):
         axes.add_patch(Rectangle((column, row), 1, 1, facecolor=LIGHT, edgecolor="none"))
-    usual = int(np.argmin(abs(np.log(cells.columns.to_numpy(float) / USUAL))))
-    for row, column in enumerate(values.argmax(axis=1)):
-        _frame(axes, column, row, 0.06, "-", "white")
+    distances_to_usual = abs(np.log(cells.columns.to_numpy(float) / USUAL))
+    usual = int(np.argmin(distances_to_usual))
+    for row, best in enumerate(values.argmax(axis=1)):
+        _frame(axes, best, row, 0.06, "-", "white")
         _frame(axes, usual, row, 0.14, (0, (2, 2)), "black")
     _draw_stability(axes, cells)
     rates = [label_text(rate) for rate in cells.columns]
@@ -151,18 +154,25 @@ def _frame(axes: Axes, column: int, row: int, inset: float, dashes: Any, colour:
 
 def _draw_stability(axes: Axes, cells: pd.DataFrame) -> None:
     """The stability limit of a quadratic with momentum, of the curvature that fits the cliffs."""
-    delays, rates = cells.index.to_numpy(), cells.columns.to_numpy(float)
+    delays = cells.index.to_numpy()
     limits = np.array([critical(int(delay), MOMENTUM, nesterov=False)[0] for delay in delays])
-    edges = np.array([cliff_rate(cells.loc[delay].rename_axis("lr")) for delay in delays])
-    late = (delays >= FITTED_FROM) & np.isfinite(edges)
-    if not late.any():
+    cliffs = np.array([cliff_rate(cells.loc[delay].rename_axis("lr")) for delay in delays])
+    is_late = delays >= FITTED_FROM
+    is_fitted = is_late & np.isfinite(cliffs)
+    if not is_fitted.any():
         return
-    fitted = limits * np.exp(np.mean(np.log(edges[late]) - np.log(limits[late])))
-    logs = np.log(rates)
-    before, after = 2 * logs[0] - logs[1], 2 * logs[-1] - logs[-2]
-    columns = [-0.5, *(np.arange(len(rates)) + 0.5), len(rates) + 0.5]
-    places = np.interp(np.log(fitted), [before, *logs, after], columns).clip(0, len(rates))
-    draw_steps(axes, np.where(delays >= FITTED_FROM, places, np.nan), LINE)
+    # Limits are for curvature 1: the mean ratio in the logarithm stands for the curvature.
+    log_ratio = np.mean(np.log(cliffs[is_fitted]) - np.log(limits[is_fitted]))
+    fitted = limits * np.exp(log_ratio)
+
+    # Columns have side 1 and rates at their middle; beyond the ends the scale goes on as there.
+    logs = np.log(cells.columns.to_numpy(float))
+    before = 2 * logs[0] - logs[1]
+    after = 2 * logs[-1] - logs[-2]
+    middles = np.arange(len(logs)) + 0.5
+    columns = [-0.5, *middles, len(logs) + 0.5]
+    places = np.interp(np.log(fitted), [before, *logs, after], columns).clip(0, len(logs))
+    draw_steps(axes, np.where(is_late, places, np.nan), LINE)
 
 
 def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
@@ -309,12 +319,14 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: floa
     for number, line in enumerate(lines):
         own = rows if line is None else select(rows, **{drawing.lines: line})
         present = [setting for setting in settings if (own[drawing.x] == setting).any()]
-        found = [estimate(own.loc[own[drawing.x] == setting, "value"]) for setting in present]
-        places = np.array([settings.index(of) if named else of for of in present], float)
+        numbers = [estimate(own.loc[own[drawing.x] == setting, "value"]) for setting in present]
+        places = present
+        if named:
+            places = [settings.index(setting) for setting in present]
         label = None
         if line is not None:
             label = line if isinstance(line, str) else f"{drawing.lines} {label_text(line)}"
-        _draw_estimates(axes, places, found, number, label, joined=not named)
+        _draw_estimates(axes, np.array(places, float), numbers, number, label, joined=not named)
     if named:
         longest = max(len(str(setting)) for setting in settings)
         slant = {"rotation": 30, "ha": "right"} if longest > LONG_NAME else {}
@@ -348,12 +360,15 @@ def _draw_estimates(
     highs = np.array([number.mean.high for number in numbers], float)
     known = np.isfinite(means)
     ends = np.nan_to_num(np.array([means - lows, highs - means]))[:, known]  # one seed has none
+    linestyle: Any = "none"
+    if joined:
+        linestyle = DASHES[line % len(DASHES)]
     axes.errorbar(
         places[known],
         means[known],
         yerr=np.maximum(ends, 0),
         color=PALETTE[line % len(PALETTE)],
-        linestyle=DASHES[line % len(DASHES)] if joined else "none",
+        linestyle=linestyle,
         marker=MARKERS[line % len(MARKERS)],
         markersize=4,
         capsize=2,

@@ -8,7 +8,7 @@ from laggard.experiments.questions.words import Interval, SeedEstimate, Word, se
 
 
 def number_text(number: SeedEstimate, unit: str = "") -> str:
-    """A number with its 95 % interval, and what was lost: `0.75 (0.70, 0.82) times`."""
+    """A number with its 95 % interval and its lost runs: `0.75 (0.70, 0.82) times`."""
     shown = number.shown
     text = interval_text(shown)
     if number.missing and number.median is not None:
@@ -39,21 +39,21 @@ def interval_text(shown: Interval) -> str:
 
 
 def paper_text(answer: Answer) -> str:
-    """What the papers say, in quotation marks; a dash where they say nothing."""
+    """The papers' sentence in quotation marks; a dash if they say nothing."""
     if not answer.paper:
         return "–"
     return f"“{answer.paper}”"
 
 
 def speaker(answer: Answer) -> str:
-    """Who says the sentence: papers, or theory where we have derived it."""
+    """The speaker of the sentence: the papers, or theory if we have derived it."""
     if answer.mark == "derived":
         return "theory"
     return "papers"
 
 
 def word_text(answer: Answer) -> str:
-    """What the papers say, and the word; with the first word, where that was another."""
+    """The papers' sentence and the word; with the first word, if that was another."""
     text = paper_text(answer)
     judgement = answer.judgement
     if judgement.word is not Word.NONE:
@@ -64,7 +64,7 @@ def word_text(answer: Answer) -> str:
 
 
 def seeds_text(answer: Answer) -> str:
-    """How many seeds an answer rests on, and whether their runs came before its criterion."""
+    """The number of seeds of an answer, and whether their runs came before its criterion."""
     if not answer.number.seeds:
         return ""
     text = f"{answer.number.seeds} seeds"

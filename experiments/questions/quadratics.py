@@ -1,4 +1,4 @@
-"""On quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
+"""Quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,12 +23,12 @@ from laggard.experiments.questions.words import SeedEstimate, Word, estimate, ex
 
 
 class Soonest(NamedTuple):
-    """What the seeds that choose take, and the seconds to the loss of those that report.
+    """The method chosen by some seeds, and the seconds to the loss on the seeds that report.
 
     Attributes:
-        method: its name.
+        method: the name of the method.
         at_an_end: whether its rate lies at an end of the grid.
-        seconds: a number a seed.
+        seconds: one number per seed.
     """
 
     method: str
@@ -37,8 +37,8 @@ class Soonest(NamedTuple):
 
 
 def soonest(table: pd.DataFrame, family: str) -> Soonest:
-    """Of the methods whose names begin with `family` that which is first to the loss on the seeds
-    that choose, each at its best rate.
+    """The first method to the loss among those whose names begin with `family`, on the seeds that
+    choose, each at its best rate.
     """
     measure = str(table["measure"].iloc[0])
     own = table[table["method"].str.startswith(family)]
@@ -53,12 +53,12 @@ def soonest(table: pd.DataFrame, family: str) -> Soonest:
 
 
 def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
-    """The time of one method over that of another."""
+    """The ratio of one method's time to another's."""
     return times_as_large(one.seconds, other.seconds)
 
 
 def decide_uneven(table: pd.DataFrame) -> list[Answer]:
-    """Ringmaster's time to a loss over asynchronous SGD's, with workers as uneven as i."""
+    """Times to a loss over asynchronous SGD's: Ringmaster, a middle K, and the quickest workers."""
     answers = []
     own = select(table, study="uneven")
     if len(own):
@@ -95,6 +95,7 @@ def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
             says = f"noise {noise:g}: {name} over asynchronous"
             beside[says] = time_ratio(soonest(at, family), soonest(at, "async"))
     first = "Ringmaster" if number.value < 1 else "asynchronous SGD"
+    why = AT_AN_END if ringmaster.at_an_end or alone.at_an_end else ""
     return Answer(
         asks="Which server is first to a loss as workers get uneven?",
         says=f"on a quadratic with small noise {first}",
@@ -108,7 +109,7 @@ def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
         seen=seen,
         first_said="cannot tell here",
         wants=0.2 * number.value,
-        why=AT_AN_END if ringmaster.at_an_end or alone.at_an_end else "",
+        why=why,
         beside=beside,
     )
 
@@ -122,13 +123,14 @@ def _middle(race: pd.DataFrame) -> Answer:
     def loss(seconds: float, wait_for: int) -> pd.Series:
         return by_seed(early, f"loss_at_{seconds:g}s", wait_for=wait_for)
 
-    ends = np.minimum(loss(1.0, least), loss(1.0, most))
-    number = ratio(ends, loss(1.0, middle))
+    lesser_end = np.minimum(loss(1.0, least), loss(1.0, most))
+    number = ratio(lesser_end, loss(1.0, middle))
+    is_middle_best = "yes" if number.value > 1 else "no"
     late = select(rows, part="late")
     floor = ratio(_floor(late, least), _floor(late, most))
     return Answer(
         asks="Between early and late, is it best to wait for a middle number of workers?",
-        says=f"on a quadratic {'yes' if number.value > 1 else 'no'}, at one rate for all",
+        says=f"on a quadratic {is_middle_best}, at one rate for all",
         number=number,
         unit=f"times the loss of K = {middle:g} of {most:g} at K = 1 or {most:g}, the lesser",
         paper="asynchronous SGD is best early and worst late, a middle K in between",
@@ -183,7 +185,7 @@ def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
 
 
 def workers_awaited(method: str) -> int:
-    """m of a method called `m = 8`."""
+    """The m in the name of a method, as in `m = 8`."""
     return int(method.removeprefix("m = "))
 
 
@@ -227,11 +229,13 @@ def _fitted(table: pd.DataFrame) -> Answer:
     number = estimate(furthest["exponential"])
     beside = {"constant times: the same": estimate(furthest["constant"])}
     for workers, own in fitted.groupby("P"):
-        grid = own.pivot(index=["law", "seed"], columns="lr", values="value").sort_index(axis=1)
-        means = grid.loc["exponential"].mean(axis=1)
-        beside[f"exponential times, {workers:g} workers: the momentum"] = estimate(means)
-        change = grid.loc["constant"].iloc[:, -1] - grid.loc["constant"].iloc[:, 0]
-        beside[f"constant times, {workers:g} workers: its change with the rate"] = estimate(change)
+        by_rate = own.pivot(index=["law", "seed"], columns="lr", values="value")
+        by_rate = by_rate.sort_index(axis=1)
+        mean_momentum = estimate(by_rate.loc["exponential"].mean(axis=1))
+        beside[f"exponential times, {workers:g} workers: the momentum"] = mean_momentum
+        constant = by_rate.loc["constant"]
+        change = estimate(constant.iloc[:, -1] - constant.iloc[:, 0])
+        beside[f"constant times, {workers:g} workers: its change with the rate"] = change
     return Answer(
         asks="Does asynchrony act like momentum?",
         says=f"on a quadratic with exponential times, within {number.value:.3f}",
@@ -251,35 +255,43 @@ def _fitted(table: pd.DataFrame) -> Answer:
 def _explicit(table: pd.DataFrame) -> Answer:
     """Decades of loss that many workers lose by the momentum that is best for one."""
     rows, seen = reporting(table)
-    choosing = table if (table["role"] == TUNE).any() else rows.assign(role=TUNE)
+    choosing = table
+    if not (table["role"] == TUNE).any():  # the seeds that report also choose
+        choosing = rows.assign(role=TUNE)
     chosen = choose_best(choosing, "loss", "loss", settings=["workers", "momentum"])
     tuned = at_best(choosing[choosing["role"] == TUNE], chosen)
     means = decades(tuned).groupby([tuned["workers"], tuned["momentum"]]).mean()
-    most = int(table["workers"].max())
-    usual = float(means[1].idxmin())
-    lower = float(means[most].loc[: usual - 1e-9].idxmin())
-    late = select(at_best(rows, chosen), workers=most)
-
-    def at(momentum: float) -> pd.Series:
-        own = select(late, momentum=momentum)
-        return decades(own).set_axis(own["seed"])
-
-    number = estimate(at(usual) - at(lower))
-    edges = chosen[(chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])]["edge"]
-    at_an_end = (edges != "").any() or usual == table["momentum"].max()
     best = {
         workers: float(means[workers].idxmin()) for workers in sorted(table["workers"].unique())
     }
-    momenta = ", ".join(f"{momentum:g}" for momentum in best.values())
-    of_workers = ", ".join(f"{workers:g}" for workers in best)
+    most = int(table["workers"].max())
+    usual = best[1]
+    below_usual = means[most].loc[: usual - 1e-9]
+    lower = float(below_usual.idxmin())
+    of_most = select(at_best(rows, chosen), workers=most)
+
+    def at(momentum: float) -> pd.Series:
+        own = select(of_most, momentum=momentum)
+        return decades(own).set_axis(own["seed"])
+
+    number = estimate(at(usual) - at(lower))
+    is_compared = (chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])
+    has_edge = (chosen[is_compared]["edge"] != "").any()
+    why = ""
+    if has_edge or usual == table["momentum"].max():
+        why = "a best rate or momentum lies at an end of its grid"
     beside = {f"best momentum, P = {workers:g}": exact(own) for workers, own in best.items()}
     negative = means[most].loc[:-1e-9]
     if len(negative):
-        gain = estimate(at(0.0) - at(float(negative.idxmin())))
-        beside[f"decades gained by {negative.idxmin():g} over 0, {most} workers"] = gain
+        best_negative = float(negative.idxmin())
+        gain = estimate(at(0.0) - at(best_negative))
+        beside[f"decades gained by {best_negative:g} over 0, {most} workers"] = gain
+    falls = "yes" if number.value > 0 else "no"
+    momenta = ", ".join(f"{momentum:g}" for momentum in best.values())
+    numbers_of_workers = ", ".join(f"{workers:g}" for workers in best)
     return Answer(
         asks="Does the best explicit momentum fall as asynchronous workers are added?",
-        says=f"on a quadratic {'yes' if number.value > 0 else 'no'}: with {of_workers} workers {momenta} "
+        says=f"on a quadratic {falls}: with {numbers_of_workers} workers {momenta} "
         f"are best; with {most}, {usual:g} is behind {lower:g}",
         number=number,
         unit="decades of loss lost",
@@ -291,7 +303,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
         seen=seen,
         first_said="differs",
         wants=0.2 * abs(number.value),
-        why="a best rate or momentum lies at an end of its grid" if at_an_end else "",
+        why=why,
         beside=beside,
     )
 

@@ -1,4 +1,4 @@
-"""A question that users ask: the studies that answer it, what is taken from their runs, and what
+"""A question that users ask: its studies, the numbers taken from their runs, and the function that
 decides.
 """
 
@@ -21,9 +21,10 @@ class Study:
     """Runs of a question.
 
     Attributes:
-        config: the name of its file in `configs/studies`, which `laggard sweep` runs by itself.
-        measures: what is taken from each run, by the names of `measures.py`.
-        probe: what is computed along the runs instead, by the name of one of `probes`.
+        config: the name of the study's file in `configs/studies`, which `laggard sweep` runs by
+            itself.
+        measures: the measures of each run, by the names of `measures.py`.
+        probe: the name of one of `probes`, which computes numbers along the runs instead.
     """
 
     config: str
@@ -38,20 +39,21 @@ class Answer:
     Attributes:
         asks: the question, or the part of it that this number answers.
         says: the answer in a few words.
-        number: what it rests on.
-        unit: what stands behind the number, as "points" or "times".
-        paper: what papers say, in a few words; empty where they say nothing.
-        source: the key of the paper that says so; `notes` where no paper is known for it.
-        mark: how that is known: read in the source, from notes on it, recalled (never with a bar),
-            or derived from theory.
+        number: the estimate on which it rests.
+        unit: the text after the number, as "points" or "times".
+        paper: the papers' sentence in a few words; empty if they say nothing.
+        source: the key of the paper that says so; `notes` if no paper is known for it.
+        mark: how the sentence is known: read in the source, from notes on it, recalled (never with
+            a bar), or derived from theory.
         at_least, at_most: the bar that the paper's sentence sets.
-        bar_of: whose the bar is.
+        bar_of: the origin of the bar.
         seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.
-        opponent: runs lost by what it is compared with, and how many that had.
+        opponent: the number of the opponent's lost runs, and the number of its runs.
         first_said: the word of an earlier criterion, where it was another.
         wants: the half-width of the interval that is wanted, in the unit of the number.
-        why: why no word can be said whatever the numbers are, as a ceiling; empty where it can.
-        beside: further numbers, each under what it is; they carry no word.
+        why: the reason why no word can be said whatever the numbers are, such as a ceiling; else
+            empty.
+        beside: further numbers by their description; they carry no word.
     """
 
     asks: str
@@ -111,16 +113,17 @@ class Question:
     """A question.
 
     Attributes:
-        name: on the command line, of its card and of its table of numbers.
+        name: its name on the command line, and that of its card and of its table of numbers.
         asks: the question in one line.
         topic: the part of the page that it stands in.
-        setting: what the runs train, in a few words.
+        setting: the training of the runs, in a few words.
         papers: keys of the papers that speak of it.
-        studies: by name.
-        decide: from the table of numbers to the answers, the first of which is the question's.
+        studies: the studies by name.
+        decide: a function from the table of numbers to the answers, the first of which is the
+            question's.
         fixed: keys that no override may set, each with the reason, as the number of workers where
             delays are constant.
-        drawing: its figure.
+        drawing: the figure of the question.
     """
 
     name: str

@@ -1,5 +1,6 @@
 """Delays and batches, delays and schedules of the learning rate, and when in training a delay hurts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -32,12 +33,14 @@ def middle(number: SeedEstimate) -> float:
 
 
 def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
-    """Whether a setting has run at all of these values."""
+    """Whether a setting has been run at all of these values."""
     return column in rows and set(values) <= set(rows[column])
 
 
 def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
-    """The accuracy at each evaluation: a row a seed, a column an epoch; NaN where a run was lost."""
+    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN where a run was
+    lost.
+    """
     own = select(rows, **settings)
     own = own.assign(
         epoch=own["measure"].str.removeprefix(CURVE).astype(float),
@@ -54,7 +57,7 @@ BORNE = 8
 
 
 def decide_batch(table: pd.DataFrame) -> list[Answer]:
-    """How the largest rate that trains falls with the batch under delay, at equal updates; and at
+    """The fall of the largest rate that trains with the batch under delay, at equal updates; and at
     equal epochs, where larger batches make fewer updates.
     """
     answers = []
@@ -100,8 +103,8 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
 
 
 def batch_slopes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The slope of log cliff_rate against log batch: a row a seed, a column a delay; NaN where a cliff_rate
-    may lie beyond the rates tried.
+    """The slope of log cliff_rate against log batch: a row per seed, a column per delay; NaN where
+    a cliff_rate may lie beyond the rates tried.
     """
     places = ["delay", "seed", "batch", "lr"]
     accuracy = rows["value"].mask(rows["lost"], 0.0)
@@ -161,8 +164,8 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
 
 
 def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
-    """At the lowest rate tried: what a warm-up over half of the run gains until its end and until
-    that of the run, and what other schedules gain.
+    """At the lowest rate tried: the points that a warm-up over half of the run gains until its end,
+    and at the end of the run, and those that other schedules gain.
     """
     rows, seen = reported(table, "starts")
     lowest, *higher = sorted(rows["lr"].unique())
@@ -173,88 +176,85 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
             last = curve.columns.max()
             during[start, lr] = curve.loc[:, : last / 2].max(axis=1)
             end[start, lr] = curve[last]
-    plain = "at once", lowest
-    warm = "warm-up", lowest
-    while_it_lasts = points_ahead(during[warm], during[plain])
-    remains = points_ahead(end[warm], end[plain])
-    runs = end[warm].dropna()
-    kept = int((runs >= during[warm].loc[runs.index]).sum())
-    opponent = int(end[plain].isna().sum()), len(end[plain])
-    answers = [
-        Answer(
-            asks="Does a warm-up of the learning rate help against delay?",
-            says=(
-                f"{while_it_lasts.mean.value:+.0f} points during the warm-up; {kept} of {len(runs)} "
-                "runs are as accurate afterwards, at the full rate"
-            ),
-            number=while_it_lasts,
-            unit="points until the warm-up ends",
-            paper="a warm-up helps at first",
-            source="srinivasan2018",
-            mark="notes",
-            at_least=5.0,
-            bar_of="ours",
-            seen=seen,
-            opponent=opponent,
-            first_said="cannot tell here",
-            wants=wanted(while_it_lasts),
-            beside={
-                f"at a rate of {lr:g}": points_ahead(during["warm-up", lr], during["at once", lr])
-                for lr in higher
-            },
+    at_once = end["at once", lowest]
+    opponent = int(at_once.isna().sum()), len(at_once)
+    runs = end["warm-up", lowest].dropna()
+    best_of_warm_up = during["warm-up", lowest].loc[runs.index]
+    kept = int((runs >= best_of_warm_up).sum())
+
+    while_it_lasts = _gain_of_warm_up(during, lowest)
+    helps = Answer(
+        asks="Does a warm-up of the learning rate help against delay?",
+        says=(
+            f"{while_it_lasts.mean.value:+.0f} points during the warm-up; {kept} of {len(runs)} "
+            "runs are as accurate afterwards, at the full rate"
         ),
-        Answer(
-            asks="Does that stay at the full rate?",
-            says=f"{remains.mean.value:+.0f} points as long again after the warm-up",
-            number=remains,
-            unit="points at the end of the run",
-            paper="the gain falls off as soon as the full rate is applied",
-            source="srinivasan2018",
-            mark="notes",
-            at_most=1.0,
-            bar_of="ours",
-            seen=seen,
-            opponent=opponent,
-            first_said="cannot tell here",
-            wants=wanted(remains),
-            beside={
-                "share of runs that keep their best of the warm-up": share(kept, len(runs)),
-                **{
-                    f"at a rate of {lr:g}": points_ahead(end["warm-up", lr], end["at once", lr])
-                    for lr in higher
-                },
-            },
-        ),
-    ]
+        number=while_it_lasts,
+        unit="points until the warm-up ends",
+        paper="a warm-up helps at first",
+        source="srinivasan2018",
+        mark="notes",
+        at_least=5.0,
+        bar_of="ours",
+        seen=seen,
+        opponent=opponent,
+        first_said="cannot tell here",
+        wants=wanted(while_it_lasts),
+        beside={f"at a rate of {lr:g}": _gain_of_warm_up(during, lr) for lr in higher},
+    )
+    remains = _gain_of_warm_up(end, lowest)
+    keeps = share(kept, len(runs))
+    stays = Answer(
+        asks="Does that stay at the full rate?",
+        says=f"{remains.mean.value:+.0f} points as long again after the warm-up",
+        number=remains,
+        unit="points at the end of the run",
+        paper="the gain falls off as soon as the full rate is applied",
+        source="srinivasan2018",
+        mark="notes",
+        at_most=1.0,
+        bar_of="ours",
+        seen=seen,
+        opponent=opponent,
+        first_said="cannot tell here",
+        wants=wanted(remains),
+        beside={
+            "share of runs that keep their best of the warm-up": keeps,
+            **{f"at a rate of {lr:g}": _gain_of_warm_up(end, lr) for lr in higher},
+        },
+    )
     if not has(rows, "start", "cosine", "step", "over the delay"):
-        return answers
-    falls = {
-        start: points_ahead(end[start, lowest], end[plain])
+        return [helps, stays]
+    gains = {
+        start: points_ahead(end[start, lowest], at_once)
         for start in ("cosine", "step", "over the delay")
     }
-    cosine = falls.pop("cosine")
-    answers.append(
-        Answer(
-            asks="Does a schedule that lowers the rate help?",
-            says=f"half a cosine gains {cosine.mean.value:+.0f} points by the end",
-            number=cosine,
-            unit="points at the end of the run",
-            paper="a schedule likely has little effect",
-            source="srinivasan2018",
-            mark="notes",
-            at_least=-1.0,
-            at_most=1.0,
-            bar_of="ours",
-            seen=seen,
-            opponent=opponent,
-            wants=wanted(cosine),
-            beside={
-                "a tenth of the rate from the middle on": falls["step"],
-                "the rate over the delay, throughout": falls["over the delay"],
-            },
-        )
+    cosine = gains["cosine"]
+    lowers = Answer(
+        asks="Does a schedule that lowers the rate help?",
+        says=f"half a cosine gains {cosine.mean.value:+.0f} points by the end",
+        number=cosine,
+        unit="points at the end of the run",
+        paper="a schedule likely has little effect",
+        source="srinivasan2018",
+        mark="notes",
+        at_least=-1.0,
+        at_most=1.0,
+        bar_of="ours",
+        seen=seen,
+        opponent=opponent,
+        wants=wanted(cosine),
+        beside={
+            "a tenth of the rate from the middle on": gains["step"],
+            "the rate over the delay, throughout": gains["over the delay"],
+        },
     )
-    return answers
+    return [helps, stays, lowers]
+
+
+def _gain_of_warm_up(accuracy: Mapping[tuple[str, float], pd.Series], lr: float) -> SeedEstimate:
+    """Points by which a warm-up leads the full rate from the start, by start and rate."""
+    return points_ahead(accuracy["warm-up", lr], accuracy["at once", lr])
 
 
 # --- delay-when
@@ -323,34 +323,38 @@ def _when(rows: pd.DataFrame) -> SeedEstimate:
 
 
 def _decide_variation(table: pd.DataFrame) -> list[Answer]:
-    """How much gradients vary in the first tenth of a run over the most of any later tenth."""
+    """The variance of gradients in the first tenth of a run over the most of any later tenth."""
     rows, seen = reported(table, "variation")
     if rows.empty:
         return []
-    early = {}
-    for of in ("variance", "change"):
-        parts = select(rows, of=of).pivot(index="seed", columns="part", values="value")
-        early[of] = estimate(parts[1] / parts.loc[:, 2:].max(axis=1))
-    return [
-        Answer(
-            asks="When do gradients vary most?",
-            says=(
-                f"in the first epoch {early['variance'].mean.value:.2f} times as much as in the "
-                "most varied later one"
-            ),
-            number=early["variance"],
-            unit="times the largest later variance",
-            paper="gradients vary most near the start",
-            source="srinivasan2018",
-            mark="notes",
-            at_least=1.2,
-            bar_of="ours",
-            seen=seen,
-            first_said="cannot tell here",
-            wants=0.2,
-            beside={"change of the mean gradient within 16 updates": early["change"]},
-        )
-    ]
+    variance = _early_over_later(rows, "variance")
+    change = _early_over_later(rows, "change")
+    answer = Answer(
+        asks="When do gradients vary most?",
+        says=(
+            f"in the first epoch {variance.mean.value:.2f} times as much as in the "
+            "most varied later one"
+        ),
+        number=variance,
+        unit="times the largest later variance",
+        paper="gradients vary most near the start",
+        source="srinivasan2018",
+        mark="notes",
+        at_least=1.2,
+        bar_of="ours",
+        seen=seen,
+        first_said="cannot tell here",
+        wants=0.2,
+        beside={"change of the mean gradient within 16 updates": change},
+    )
+    return [answer]
+
+
+def _early_over_later(rows: pd.DataFrame, of: str) -> SeedEstimate:
+    """A measurement in the first tenth of a run over the largest one in a later tenth."""
+    parts = select(rows, of=of).pivot(index="seed", columns="part", values="value")
+    largest_later = parts.loc[:, 2:].max(axis=1)
+    return estimate(parts[1] / largest_later)
 
 
 BATCH = Question(

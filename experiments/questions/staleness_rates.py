@@ -23,8 +23,8 @@ from laggard.experiments.questions.words import estimate, ratio, share
 
 
 def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
-    """What division by staleness lacks to synchronous SGD, what it gains over a constant rate, and
-    what a rate over N loses to constant delays.
+    """Division by staleness against synchronous SGD and against a constant rate; a rate over N
+    against constant delays.
     """
     return [
         *_decide_synchronous(table),
@@ -37,34 +37,33 @@ def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
     rows, seen = reported(table, "synchronous")
     if not has(rows, "method", "synchronous", "by staleness"):
         return []
-    accuracy = {
-        method: by_seed(rows, "accuracy", method=method) for method in rows["method"].unique()
-    }
-    level = accuracy["synchronous"]
-    lacks = {method: estimate(100 * (level.mean() - own)) for method, own in accuracy.items()}
-    own = lacks.pop("by staleness")
-    del lacks["synchronous"]
-    return [
-        Answer(
-            asks="Does a rate divided by staleness reach the synchronous level?",
-            says=(
-                "at the best rate of synchronous SGD the mean accuracy is "
-                f"{own.mean.value:.1f} points lower, the median {middle(own):.1f}"
-            ),
-            number=own,
-            unit="points behind",
-            paper="lr / staleness converges to the synchronous level",
-            source="zhang2016",
-            mark="notes",
-            at_most=1.0,
-            bar_of="ours",
-            seen=seen,
-            opponent=lost_of(rows, "accuracy", method="synchronous"),
-            first_said="differs, cannot tell here",
-            wants=wanted(own),
-            beside={f"behind, {method}": number for method, number in lacks.items()},
-        )
-    ]
+    level = by_seed(rows, "accuracy", method="synchronous").mean()
+    behind = {}
+    for method in rows["method"].unique():
+        if method != "synchronous":
+            accuracy = by_seed(rows, "accuracy", method=method)
+            behind[method] = estimate(100 * (level - accuracy))
+    number = behind.pop("by staleness")
+    answer = Answer(
+        asks="Does a rate divided by staleness reach the synchronous level?",
+        says=(
+            "at the best rate of synchronous SGD the mean accuracy is "
+            f"{number.mean.value:.1f} points lower, the median {middle(number):.1f}"
+        ),
+        number=number,
+        unit="points behind",
+        paper="lr / staleness converges to the synchronous level",
+        source="zhang2016",
+        mark="notes",
+        at_most=1.0,
+        bar_of="ours",
+        seen=seen,
+        opponent=lost_of(rows, "accuracy", method="synchronous"),
+        first_said="differs, cannot tell here",
+        wants=wanted(number),
+        beside={f"behind, {method}": other for method, other in behind.items()},
+    )
+    return [answer]
 
 
 TIMES = {
@@ -77,7 +76,8 @@ TIMES = {
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
     rows, seen = reported(table, "rates")
     gains = {}
-    for times in rows["times"].unique() if "times" in rows else ():
+    all_times = rows["times"].unique() if "times" in rows else ()
+    for times in all_times:
         own, constant = (
             by_seed(rows, "accuracy", times=times, rule=rule)
             for rule in ("by staleness", "constant")
@@ -143,66 +143,76 @@ def _decide_divided(table: pd.DataFrame) -> list[Answer]:
 
 def decide_ramp(table: pd.DataFrame) -> list[Answer]:
     """The share of runs that fail without a ramp, and how the error grows with the delay."""
-    answers = []
     start, seen = reported(table, "start")
     ladder, ladder_seen = reported(table, "ladder")
+    answers = []
     if has(start, "start", "ramp", "at once"):
-        ramp, at_once = (by_seed(start, "accuracy", start=name) for name in ("ramp", "at once"))
-        line = ramp.median() / 2
-        failed = int((at_once.fillna(0.0) < line).sum())
-        ramp_failed = int((ramp.fillna(0.0) < line).sum())
-        gain = points_ahead(ramp, at_once)
-        beside = {
-            "with the ramp": share(ramp_failed, len(ramp)),
-            "points gained by the ramp": gain,
-        }
-        if has(ladder, "delay", "50 at once"):
-            own = (by_seed(ladder, "accuracy", delay=name) for name in ("50", "50 at once"))
-            beside["points ahead, each at its best rate"] = points_ahead(*own)
-        answers.append(
-            Answer(
-                asks="Must staleness be ramped up?",
-                says=(
-                    f"{failed} of {len(at_once)} runs fail without a ramp; with it the mean "
-                    f"accuracy is {gain.mean.value:.0f} points higher"
-                ),
-                number=share(failed, len(at_once)),
-                unit="of the runs",
-                paper="training fails unless staleness is ramped up",
-                source="chen2016",
-                mark="recalled",
-                seen=seen,
-                first_said="cannot tell here",
-                beside=beside,
-            )
-        )
+        answers.append(_needs_ramp(start, ladder, seen))
     if has(ladder, "delay", "no delay", "50"):
-        delays = [delay for delay in ("50", "20") if has(ladder, "delay", delay)]
-        error = {
-            delay: 1 - by_seed(ladder, "accuracy", delay=delay) for delay in ("no delay", *delays)
-        }
-        grows = {delay: ratio(*paired(error[delay], error["no delay"])) for delay in delays}
-        answers.append(
-            Answer(
-                asks="How does the error grow with staleness?",
-                says=f"{middle(grows['50']):.1f} times in the median at a staleness of 50",
-                number=grows.pop("50"),
-                unit="times the error without",
-                paper="about 2.2 times at 50 is reported, 1.3 at 20",
-                source="chen2016",
-                mark="recalled",
-                seen=ladder_seen,
-                wants=0.5,
-                beside={f"at {delay}": number for delay, number in grows.items()},
-            )
-        )
+        answers.append(_grows_with_staleness(ladder, ladder_seen))
     return answers
+
+
+def _needs_ramp(start: pd.DataFrame, ladder: pd.DataFrame, seen: bool) -> Answer:
+    """The share of runs below half of the median accuracy with a ramp."""
+    ramp, at_once = (by_seed(start, "accuracy", start=name) for name in ("ramp", "at once"))
+    line = ramp.median() / 2
+    failed = int((at_once.fillna(0.0) < line).sum())
+    failed_with_ramp = int((ramp.fillna(0.0) < line).sum())
+    gain = points_ahead(ramp, at_once)
+    beside = {
+        "with the ramp": share(failed_with_ramp, len(ramp)),
+        "points gained by the ramp": gain,
+    }
+    if has(ladder, "delay", "50 at once"):
+        with_ramp, without = (
+            by_seed(ladder, "accuracy", delay=name) for name in ("50", "50 at once")
+        )
+        beside["points ahead, each at its best rate"] = points_ahead(with_ramp, without)
+    return Answer(
+        asks="Must staleness be ramped up?",
+        says=(
+            f"{failed} of {len(at_once)} runs fail without a ramp; with it the mean "
+            f"accuracy is {gain.mean.value:.0f} points higher"
+        ),
+        number=share(failed, len(at_once)),
+        unit="of the runs",
+        paper="training fails unless staleness is ramped up",
+        source="chen2016",
+        mark="recalled",
+        seen=seen,
+        first_said="cannot tell here",
+        beside=beside,
+    )
+
+
+def _grows_with_staleness(ladder: pd.DataFrame, seen: bool) -> Answer:
+    """The error at a delay over that without, by delay."""
+    fresh = 1 - by_seed(ladder, "accuracy", delay="no delay")
+    growth = {}
+    for delay in ("50", "20"):
+        if has(ladder, "delay", delay):
+            stale = 1 - by_seed(ladder, "accuracy", delay=delay)
+            growth[delay] = ratio(*paired(stale, fresh))
+    number = growth.pop("50")
+    return Answer(
+        asks="How does the error grow with staleness?",
+        says=f"{middle(number):.1f} times in the median at a staleness of 50",
+        number=number,
+        unit="times the error without",
+        paper="about 2.2 times at 50 is reported, 1.3 at 20",
+        source="chen2016",
+        mark="recalled",
+        seen=seen,
+        wants=0.5,
+        beside={f"at {delay}": other for delay, other in growth.items()},
+    )
 
 
 # --- stable-rate
 
 LIMIT_TOLERANCE = 0.1
-"""How far from theory's limit a measured one may be; ours."""
+"""The bar, ours, on the distance of a measured limit from theory's."""
 NETWORK_NAMES = {
     "smooth": "a network of tanh units",
     "parts": "the same with mini-batches of a quarter of the images",
@@ -256,7 +266,7 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
 def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
     """Halfway, on a log axis, from the largest rate that comes back to the next one, which leaves.
 
-    A row a seed, a column a momentum and delay; NaN where the rates do not have both.
+    A row per seed, a column per momentum and delay; NaN where the rates do not have both.
     """
     limits = {}
     for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):

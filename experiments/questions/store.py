@@ -16,7 +16,7 @@ from laggard.experiments.results.files import ResultError, whole_file
 STORED = Path(str(files("laggard"))) / "answers"
 """The tables that come with laggard, in its repository those of `results/questions`."""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
-"""The columns that are no settings."""
+"""The columns that are not settings."""
 VALUE_DIGITS = 6  # of a value
 
 
@@ -24,7 +24,7 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
     """The stored numbers of a question; an empty table where there are none.
 
     Raises:
-        ResultError: the file is no such table.
+        ResultError: the file is not such a table.
     """
     path = folder / f"{name}.csv"
     if not path.is_file():
@@ -41,7 +41,7 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
 
 def normalise(table: pd.DataFrame) -> pd.DataFrame:
     """A table of numbers with the types that it has when it is read: a column of settings has
-    numbers where all that are there are numbers, and else texts.
+    numbers if all its values are numbers, and else texts.
     """
     columns = {column: _as_numbers(table[column]) for column in setting_columns(table)}
     lost = table["lost"].astype(str) == "True"
@@ -78,7 +78,7 @@ def setting_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _as_numbers(column: pd.Series) -> pd.Series:
-    """A column of settings as numbers, where all that are there are numbers; else as texts."""
+    """A column of settings as numbers, if all its values are numbers; else as texts."""
     try:
         return pd.to_numeric(column)
     except ValueError:

@@ -45,9 +45,12 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
     for method in ("90 %", "90 %, tokens"):
         beside[f"points lost, {method}"] = points_lost(rows, "method", "all", method)
         beside[f"time a sample, {method} over all"] = time_share(rows, "method", "all", method)
+    says = "for all"
+    if lost.value < 0.5:
+        says = f"for 95 %, in {share.value:.2f} of the time"
     waits = Answer(
         asks="Wait for all workers, or for 95 %?",
-        says=f"for 95 %, in {share.value:.2f} of the time" if lost.value < 0.5 else "for all",
+        says=says,
         number=lost,
         unit="points lost",
         paper="waiting for 90 to 95 % is as accurate",
@@ -63,7 +66,7 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
 
 
 def _backups(table: pd.DataFrame) -> list[Answer]:
-    """On a quadratic: time to a loss without backups over that with the best number of them."""
+    """Time to a loss of a quadratic without backups over that with the best number of them."""
     own = select(table, study="backups")
     if own.empty:
         return []
@@ -152,10 +155,13 @@ def decide_averages(table: pd.DataFrame) -> list[Answer]:
         if steps not in (1, 16):
             says = f"points lost, every {steps:g}th step"
             beside[says] = points_lost(rows, "steps", 1, steps)
+    enough = "no"
+    if lost.value < 0.5:
+        enough = f"yes, in {share.value:.2f} of the time"
     return [
         Answer(
             asks="Is it enough to average every 16th step?",
-            says=f"yes, in {share.value:.2f} of the time" if lost.value < 0.5 else "no",
+            says=enough,
             number=lost,
             unit="points lost",
             paper="averaging every n-th step hardly costs accuracy",
@@ -211,16 +217,21 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
     """The loss of accumulated over synchronous gradients, at one worker's high rate."""
     rows, seen = reporting(select(table, study="characters", measure="loss"))
     high = at_high_rate(rows)
-    best = rows.groupby(["seed", "method"])["value"].min().unstack("method")
-    over = ratio(high["accumulated"], high["synchronous"])
-    stale = estimate(high["asynchronous"] - high["synchronous"])
-    taken = select(table, study="characters", measure="epochs")["value"]
-    # the stored runs of old took one epoch, and did not store it
-    is_short = taken.empty or taken.max() <= 1.5
+    epochs = select(table, study="characters", measure="epochs")["value"]
+    return [_restored(rows, high, epochs, seen), _harm(rows, high, seen)]
+
+
+def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: bool) -> Answer:
+    """Whether as many accumulated gradients as workers give the synchronous loss."""
+    # the oldest stored runs took one epoch, and did not store their number
+    is_short = epochs.empty or epochs.max() <= 1.5
     why = "one epoch, after which all are far from converged" if is_short else ""
-    restored = Answer(
+    over = ratio(high["accumulated"], high["synchronous"])
+    best = rows.groupby(["seed", "method"])["value"].min().unstack("method")
+    restores = "not within one epoch" if over.value > 1.05 else "yes"
+    return Answer(
         asks="Does accumulating gradients restore Adam?",
-        says="not within one epoch" if over.value > 1.05 else "yes",
+        says=restores,
         number=over,
         unit="times the synchronous loss",
         paper="accumulating as many gradients as workers restores the quality",
@@ -236,9 +247,15 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
             "asynchronous over synchronous": ratio(high["asynchronous"], high["synchronous"]),
         },
     )
-    harm = Answer(
+
+
+def _harm(rows: pd.DataFrame, high: pd.DataFrame, seen: bool) -> Answer:
+    """Whether staleness harms, or the larger batch that synchronous gradients have too."""
+    stale = estimate(high["asynchronous"] - high["synchronous"])
+    cause = "staleness" if stale.value > 0 else "the larger batch"
+    return Answer(
         asks="Is it staleness or the larger batch that harms Adam at a high rate?",
-        says="staleness" if stale.value > 0 else "the larger batch",
+        says=cause,
         number=stale,
         unit="nats more by staleness than by batch size",
         paper="staleness does the harm, not batch size",
@@ -249,7 +266,6 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
         seen=seen,
         beside={"at the lowest rate": _at_lowest_rate(rows)},
     )
-    return [restored, harm]
 
 
 def _at_lowest_rate(rows: pd.DataFrame) -> SeedEstimate:

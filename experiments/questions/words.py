@@ -1,4 +1,4 @@
-"""From the numbers of seeds to an estimate, and from an estimate to a word about a paper's sentence.
+"""Estimates from the numbers of seeds, and the word of an estimate about a paper's sentence.
 
 A word rests on the mean and on the median. It needs seeds that nobody had seen when the bar, the
 rates and the statistic were fixed, and at least `LEAST_SEEDS` of them.
@@ -21,7 +21,7 @@ DRAWS = 2000
 
 
 class Word(StrEnum):
-    """What the numbers say of a paper's sentence."""
+    """The verdict of the numbers on a paper's sentence."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -64,9 +64,9 @@ class SeedEstimate:
         mean: the mean by Student's t, a ratio of means by bootstrap, a share by its exact interval.
         median: the median, by order statistics, which need six seeds; None where the number is a
             share or the fit of all seeds together.
-        seeds: how many seeds it rests on.
-        lost: how many runs of these seeds diverged; they are in no mean.
-        missing: how many never reached what was asked within the budget; with some, there is no
+        seeds: the number of seeds.
+        lost: the number of these seeds' runs that diverged; they are in no mean.
+        missing: the number that missed the target within the budget; if there are any, there is no
             mean.
     """
 
@@ -92,7 +92,7 @@ class SeedEstimate:
 
 
 def estimate(values: ArrayLike) -> SeedEstimate:
-    """The mean and the median of a number a seed.
+    """The mean and the median of one number per seed.
 
     Args:
         values: NaN where the run was lost, infinite where it never got there.
@@ -229,8 +229,8 @@ def _loses_more(number: SeedEstimate, opponent: tuple[int, int]) -> bool:
 
 
 def seeds_needed(number: SeedEstimate, half: float) -> int | None:
-    """About how many seeds give the mean an interval of +-`half`, if the spread stays; None if that
-    is reached, or not known.
+    """The number of seeds for an interval of +-`half` of the mean, at the present spread; None if
+    it is reached or unknown.
 
     The least n with t(n - 1) s / sqrt(n) <= `half`, where the present interval gives s, and t is
     Student's quantile.

@@ -30,7 +30,7 @@ class MeasuredTime(NamedTuple):
     """A measured time of a cluster: a mean, since outliers cost a run as much as typical values.
 
     Attributes:
-        key: of the config, below `cluster`.
+        key: the key of the config, below `cluster`.
         seconds: the mean; for a bandwidth the seconds per byte.
         messages: the number of messages averaged.
         how: the difference that was averaged.
@@ -119,7 +119,7 @@ def _server_times(rows: pd.DataFrame, asynchronous: bool) -> list[MeasuredTime]:
 
 
 def messages_and_models(spec: RunSpec) -> tuple[float, float]:
-    """How many latencies a collective takes, and how many transfers of a model."""
+    """The number of latencies in a collective, and the number of transfers of a model."""
     collective = spec.config.algorithm.build(1).collective
     workers = spec.config.cluster.workers
     if workers == 1:

@@ -61,15 +61,19 @@ def figures(rows: pd.DataFrame, workers: int) -> Figures:
     warm_up = math.ceil(WARM_UP_SHARE * len(rows))
     rows = rows.iloc[warm_up:]
     first, last = rows.iloc[0], rows.iloc[-1]
+    updates = last["version"] - first["version"]
+    seconds = last["time"] - first["time"]
     busy = total = 0.0
     for _, worker_rows in rows.groupby("worker"):
         busy += float((worker_rows["computed"] - worker_rows["started"]).sum())
         total += worker_rows["computed"].max() - worker_rows["started"].min()
+    gradients_of_workers = np.bincount(rows["worker"], minlength=workers)
+    gradients_of_staleness = np.bincount(rows["staleness"], minlength=1)
     return Figures(
-        rate=(last["version"] - first["version"]) / (last["time"] - first["time"]),
+        rate=updates / seconds,
         waiting=1 - busy / total,
-        shares=np.bincount(rows["worker"], minlength=workers) / len(rows),
-        staleness=np.bincount(rows["staleness"], minlength=1) / len(rows),
+        shares=gradients_of_workers / len(rows),
+        staleness=gradients_of_staleness / len(rows),
     )
 
 
@@ -187,14 +191,17 @@ def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFr
     Each time is left out alone, then all of them. The last row simulates the config's own cluster.
     """
     values = calibrated(spec, calibration).as_dict()
-    updates = int(run.rows["version"].max()) + 1
-    measured = figures(run.rows, spec.config.cluster.workers).rate
     keys = list(pd.read_csv(calibration / ESTIMATES)["key"])
-    missing = {"nothing": [], **{key: [key] for key in keys}, "all of them": keys}
-    configs = {name: parse(_leave_out_times(values, keys)) for name, keys in missing.items()}
+    left_out = {"nothing": [], **{key: [key] for key in keys}, "all of them": keys}
+    configs = {name: parse(_leave_out_times(values, keys)) for name, keys in left_out.items()}
+    updates = int(run.rows["version"].max()) + 1
     configs["all but the law"] = parse({**spec.config.as_dict(), "stop": {"updates": updates}})
-    rates = [simulate_times(RunSpec(config), updates).rate for config in configs.values()]
-    errors = [rate / measured - 1 for rate in rates]
+
+    measured = figures(run.rows, spec.config.cluster.workers).rate
+    errors = []
+    for config in configs.values():
+        simulated = simulate_times(RunSpec(config), updates).rate
+        errors.append(simulated / measured - 1)
     return pd.DataFrame({"missing": list(configs), "error": errors})
 
 

@@ -35,8 +35,8 @@ class Occurrence:
 
     Attributes:
         ready: rank -> when it had the tensor (microseconds).
-        start, end: of the reduction (microseconds).
-        size: bytes of the tensor; None where the timeline does not tell.
+        start, end: start and end of the reduction (microseconds).
+        size: bytes of the tensor; None if the timeline does not have them.
     """
 
     ready: dict[int, float] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class Occurrence:
 
 
 class Timeline(NamedTuple):
-    """What a timeline tells of the steps of training, but for the first, whose start is unknown.
+    """The steps of training in a timeline, except the first, whose start is unknown.
 
     Attributes:
         steps: `worker`, `step`, `seconds` that the worker computed.
         reductions: `step`, `seconds`, `bytes` of each sum that was made at once; bytes are NaN
             where they are unknown.
-        step_bytes: of all tensors of a step; None where they are unknown.
+        step_bytes: the bytes of all tensors of a step; None if unknown.
     """
 
     steps: pd.DataFrame
@@ -159,7 +159,7 @@ def _occurrences(path: Path, events: Sequence[Any]) -> dict[str, list[Occurrence
                 tensors.setdefault(names.get(track, str(track)), []).append(occurrence)
     if not tensors:
         problem = f"expected events {NEGOTIATION} and {REDUCTION}, got none"
-        raise ConfigError("traceEvents", f"{problem}: this is no timeline of Horovod", str(path))
+        raise ConfigError("traceEvents", f"{problem}: this is not a timeline of Horovod", str(path))
     return tensors
 
 
@@ -198,7 +198,9 @@ def _steps(path: Path, tensors: Mapping[str, Sequence[Occurrence]]) -> list[list
     others = sorted(set(tensors) - set(regular))
     if others:
         problem = f"{len(others)} tensors are not summed in each step, and left out: {others[0]}"
-        warnings.warn(f"{path}: {problem}{', ...' if len(others) > 1 else ''}", stacklevel=3)
+        if len(others) > 1:
+            problem += ", ..."
+        warnings.warn(f"{path}: {problem}", stacklevel=3)
     whole = min(map(len, regular.values()))
     steps = [[seen[number] for seen in regular.values()] for number in range(whole)]
     ranks = set(steps[0][0].ready) if steps else set()
@@ -226,6 +228,7 @@ def _fused(step: Sequence[Occurrence]) -> list[tuple[float, float]]:
     sums = []
     for group in groups:
         seconds = max(member.end for member in group) - group[0].start
-        size = math.fsum(math.nan if member.size is None else member.size for member in group)
+        sizes = [member.size for member in group if member.size is not None]
+        size = math.fsum(sizes) if len(sizes) == len(group) else math.nan
         sums.append((seconds / 1e6, size))
     return sums

@@ -18,7 +18,7 @@ INVALID_ESCAPE = re.compile(r'\\(u(?![0-9a-fA-F]{4})|[^"\\/bfnrtu])')
 TRAILING_COMMA = re.compile(r",(\s*[\]}])")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 MAX_CUTS = 1000
-"""How many ends of events are tried, from the end of a file that was cut off."""
+"""The number of ends of events that are tried, from the end of a file that was cut off."""
 
 
 def read_trace(path: Path) -> Mapping[str, Any]:
@@ -28,7 +28,7 @@ def read_trace(path: Path) -> Mapping[str, Any]:
     trailing commas, and an end that is missing.
 
     Raises:
-        ConfigError: the file cannot be read, or is no trace; names the file.
+        ConfigError: the file cannot be read, or is not a trace; names the file.
     """
     try:
         content = read_bytes(path)
@@ -41,7 +41,7 @@ def read_trace(path: Path) -> Mapping[str, Any]:
         document = {"traceEvents": document}
     if isinstance(document, dict) and isinstance(document.get("traceEvents"), list):
         return document
-    problem = "expected a list of events: this is no Chrome trace"
+    problem = "expected a list of events: this is not a Chrome trace"
     raise ConfigError("traceEvents", problem, str(path))
 
 
@@ -89,7 +89,7 @@ def _double_backslashes(text: str) -> str:
 
 
 def _drop_trailing_commas(text: str) -> str:
-    """The text without commas before a closing bracket, but for those within strings."""
+    """The text without commas before a closing bracket, except those within strings."""
     parts = []
     end = 0
     for string in STRING.finditer(text):

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 MAX_SVG_BYTES = 1_500_000
 """A larger figure is stored as PNG."""
 MAX_RUNS = 100
-"""Runs of which a page shows each; of more it has the table and the curves."""
+"""The number of runs that a page shows one by one; of more it has the table and the curves."""
 MAX_GRADIENTS, MAX_BARS = 200_000, 30_000
 """Gradients in the timeline of one run, and in those of all runs of a sweep."""
 PROVENANCE = (
@@ -68,7 +68,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
 
     Args:
         results: one run, or the runs of a sweep.
-        question: to stand below the title; by default what the results' configs asked.
+        question: the question below the title; by default that of the results' configs.
     """
     if question is None:
         question = common_question(results)

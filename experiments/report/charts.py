@@ -36,7 +36,7 @@ from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 
 COLOURS = (*PALETTE[:6], "#8c564b", "#999999")
-"""Of lines: black would vanish in dark mode."""
+"""The colours of lines: black would vanish in dark mode."""
 BOKEH_DASHES: tuple[Any, ...] = ("solid", [8, 3], [2, 3], [8, 3, 2, 3])
 TOOLS = "xpan,xbox_zoom,xzoom_in,xzoom_out,reset,save"
 BAND_STYLE: dict[str, Any] = {"fill_color": "colour", "fill_alpha": 0.12, "line_color": None}
@@ -57,9 +57,9 @@ TOOLTIPS = [
     ("computed from, to", "@started{0.0000} s, @computed{0.0000} s"),
     ("", "@status{custom} at @ended{0.0000} s"),
 ]
-"""Of a gradient in a timeline."""
+"""The tooltip of a gradient in a timeline."""
 MAX_HEIGHT = 700
-"""Of the rows of a timeline, in pixels."""
+"""The largest height of a timeline's rows, in pixels."""
 FIRST_GRADIENTS = 30
 """Gradients of the fastest worker that a timeline shows at first."""
 STATUS_NAMES = ("applied", "dropped", "cancelled")
@@ -68,7 +68,7 @@ MAX_BARS, BINS = 5000, 2000
 
 
 class Charts(NamedTuple):
-    """What a page needs of the charts.
+    """The parts of a page that show the charts.
 
     Attributes:
         library: Bokeh itself, as inline scripts.
@@ -91,7 +91,8 @@ def embed(charts: Sequence[Any]) -> Charts:
 def draw_curves(
     results: Sequence[Result], lines: Sequence[Line], shown: Sequence[int]
 ) -> list[Any]:
-    """A chart for each measure that was learnt: a line a setting, its seeds' 95 % interval as a band.
+    """A chart for each measure that was learnt: a line per setting, its seeds' 95 % interval as a
+    band.
 
     The line under the pointer lights up with its values. The page's script chooses lines by the
     filter `lines`, and the horizontal axis by the columns `x ...` and `y ...`.
@@ -141,7 +142,7 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
 
 
 def _columns_of_curves(lines: Sequence[Line], measure: str) -> dict[str, list[Any]]:
-    """A row a line: its look, and against each axis its mean and the outline of its interval."""
+    """A row per line: its look, and against each axis its mean and the outline of its interval."""
     looks = line_looks(lines)
     columns: dict[str, list[Any]] = {
         "name": [line.title for line in lines],
@@ -168,7 +169,7 @@ def _is_positive(columns: Sequence[np.ndarray]) -> bool:
 
 
 def draw_timelines(results: Sequence[Result], most: int) -> Any:
-    """The workers' time: a row a worker, a bar a gradient, coloured by its staleness.
+    """The workers' time: a row per worker, a bar per gradient, coloured by its staleness.
 
     A thick bar is computed, the thin one after it is on its way to its update. While the pointer is
     on a gradient, a grey area marks the time from its read to its update.
@@ -312,11 +313,13 @@ def _gradients(rows: pd.DataFrame) -> Mapping[str, Any]:
 
 
 def _end_of_first_view(rows: pd.DataFrame) -> float:
-    """When the fastest worker's 30th gradient ends, or the last of fewer."""
+    """The moment at which the fastest worker's 30th gradient ends, or the last of fewer."""
     if not len(rows):
         return 1.0
     ends = rows.groupby("worker")["time"].nth(FIRST_GRADIENTS - 1)
-    return float(ends.min() if len(ends) else rows["time"].max())
+    if len(ends):
+        return float(ends.min())
+    return float(rows["time"].max())
 
 
 def _chart(height: int, title: str, **options: Any) -> Any:

@@ -18,7 +18,7 @@ LEADS = {
     "accuracy": "Highest test accuracy",
     "loss": "Lowest test loss",
 }
-"""What the first row of a page's table is, by the measure that orders it."""
+"""The description of the first row of a page's table, by the measure that orders it."""
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ class Row(NamedTuple):
         name: its settings.
         settings: the text of each key's setting.
         group: the setting that has its colour, such as the method.
-        cells: of each measure the text, and the number by which the column is sorted.
+        cells: for each measure the text, and the number by which the column is sorted.
         low, high: the 95 % interval of the first measure.
         is_best: whether its learning rate is the best of the other settings.
     """
@@ -53,10 +53,10 @@ class Ranking(NamedTuple):
     Attributes:
         keys: the keys of the settings.
         choices: the settings of each key, as its select lists them.
-        titles: of the measures.
-        lead: what the first row is; empty where rows have no order.
+        titles: the titles of the measures.
+        lead: the description of the first row; empty if rows have no order.
         rows: the settings.
-        notes: how to read them.
+        notes: the explanation of the rows.
     """
 
     keys: list[str]

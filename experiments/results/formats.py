@@ -88,7 +88,8 @@ def format_estimate(
     low, high = interval(estimate, is_share=unit == "%")
     moved = abs(low - estimate.value + estimate.half)
     if estimate.kind == "difference":
-        text = f"{'+' if value > 0 else ''}{text}"
+        sign = "+" if value > 0 else ""  # a negative number brings its own
+        text = f"{sign}{text}"
     elif moved > MAX_MOVED * estimate.half:
         text = f"{text.partition(' ')[0]} ({low * scale:.3g} to {high * scale:.3g})"
     elif estimate.kind == "median":
@@ -101,7 +102,9 @@ def format_estimate(
 
 
 def _format_counts(estimate: Estimate, show_n: bool) -> str:
-    """How many seeds there are, reached the target and diverged, in brackets."""
+    """The numbers of seeds, of those that reached the target and of those that diverged, in
+    brackets.
+    """
     counts = []
     all_reached = estimate.kind in ("mean", "difference") and estimate.reached == estimate.n
     if estimate.reached is not None and not all_reached:

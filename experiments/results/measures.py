@@ -67,9 +67,9 @@ STATES = ("computing", "sending", "waiting", "down")
 def measure_runs(
     results: Sequence[Result], value: str, target: float | None = None
 ) -> "pd.DataFrame":
-    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (how long it
-    was observed, on the axis of a `..._to`, else virtual seconds), `never` (it diverged or stalled)
-    and `diverged`.
+    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (the length of
+    its observation, on the axis of a `..._to`, else in virtual seconds), `never` (it diverged or
+    stalled) and `diverged`.
 
     Args:
         value: a key of `MEASURES`.
@@ -168,7 +168,7 @@ def first_at_target(
 
     Args:
         measure: `test_accuracy`, reached from below, or a loss, reached from above.
-        targets: by the name of the run.
+        targets: the targets by the name of the run.
     """
     key = ["run", "member"]
     metrics = results.metrics.assign(run=lambda table: table["run"].astype(str))

@@ -1,4 +1,4 @@
-"""What made a result: versions, the checkout, the machine and the arithmetic of its gradients.
+"""The origin of a result: versions, checkout, machine, and the arithmetic of its gradients.
 
 Results of one id may differ in last digits where these differ, so a reader is told.
 """
@@ -72,7 +72,7 @@ def commit() -> str:
 
 
 def describe_origins(results: Sequence[Result]) -> str:
-    """What a reader must know of how results were made; empty where there is nothing.
+    """The remarks that a reader needs on how results were made; empty if there are none.
 
     Other versions or checkouts than this process, other arithmetic than the config asks for or
     laggard uses where it can, and mixtures.

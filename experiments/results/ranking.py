@@ -1,4 +1,4 @@
-"""The table at the end of a sweep: a row a method, at its best learning rate, the fastest first."""
+"""The table at the end of a sweep: a row per method, at its best learning rate, the fastest first."""
 
 import math
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def _rank(table: Table, row: Setting, value: str) -> tuple[float, float]:
 
 
 def _advice(results: Results, table: Table, rows: Sequence[Setting], value: str) -> list[str]:
-    """What the table cannot tell, and the key to change."""
+    """The remark on what the table cannot tell, with the key to change."""
     if value == "time":
         return []
     estimates = [table.cells[row, (), value] for row in rows]
@@ -121,7 +121,7 @@ def _rival(table: Table, rows: Sequence[Setting]) -> Setting | None:
 
 
 def _advice_on_budget(results: Results, estimates: Sequence[Estimate]) -> list[str]:
-    """Where settings miss the target before the end, or meet it at the first evaluation."""
+    """The remark on settings that miss the target, or meet it at the first evaluation."""
     _, target = goal(results)
     reached = [estimate.reached == estimate.n for estimate in estimates]
     limits = dict.fromkeys(result.manifest["reached"] for result in results)

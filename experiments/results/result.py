@@ -117,8 +117,8 @@ class Result(Shown):
         path: its folder.
         manifest: the hashes of its files, and how the run ended.
         labels: its coordinates in the sweep, if it belongs to one.
-        given: its config, if already parsed.
-        only: the members to which it is restricted; None for all.
+        given: the run's config, if already parsed.
+        only: the members to which the result is restricted; None for all.
 
     Raises:
         ResultError: a file is missing or was changed; names the file.

@@ -64,7 +64,8 @@ class Results(Shown, Sequence[Result]):
         names = []
         for run in ids:
             count[run] += 1
-            names.append(run if total[run] == 1 else f"{run}.{count[run]}")
+            name = run if total[run] == 1 else f"{run}.{count[run]}"
+            names.append(name)
         return names
 
     @cached_property
@@ -114,8 +115,12 @@ class Results(Shown, Sequence[Result]):
         statuses = []
         updates = []
         for run, member in zip(last["run"], last["member"], strict=True):
-            updates.append(diverged_at.get((run, member), float("nan")))
-            statuses.append("diverged" if (run, member) in diverged_at else status[run])
+            if (run, member) in diverged_at:
+                statuses.append("diverged")
+                updates.append(diverged_at[run, member])
+            else:
+                statuses.append(status[run])
+                updates.append(float("nan"))
         return last.assign(status=statuses, diverged_at=updates)
 
     @cached_property

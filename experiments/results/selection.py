@@ -31,7 +31,7 @@ class Best:
         table: a row per setting of the other keys: these keys, the setting that is best on all
             seeds, `edge` (chosen keys at an end of their grid: the optimum may lie beyond) and
             `tied` (number of other settings that did as well).
-        notes: what a reader must know: edges, ties, choices that depend on a seed.
+        notes: the notes for the reader: edges, ties, choices that depend on a seed.
     """
 
     over: tuple[str, ...]
@@ -80,7 +80,7 @@ def best(
         by: `accuracy` or `loss`: the best mean at the end, where a diverged member has accuracy 0
             and infinite loss. `time` or `updates`: the most seeds that reach the target, then the
             least mean of these. Default: accuracy if measured, else loss.
-        target: as in `measure_runs`.
+        target: the target, as in `measure_runs`.
 
     Raises:
         ValueError: `over` was not swept, or `by` is unknown.
@@ -93,7 +93,7 @@ def best(
         raise ValueError(f"{by}: expected one of {', '.join(CRITERIA)} to choose by")
     for key in keys:
         if key not in results.keys or is_seed(key):
-            problem = "expected a swept key that is no seed, to choose the best over"
+            problem = "expected a swept key that is not a seed, to choose the best over"
             raise ValueError(f"{key}: {problem}")
     measured = measure_runs(results, CRITERIA[by], target)
     seed = _seed_key(results.keys)
@@ -127,7 +127,7 @@ def best_settings(
     Args:
         measured: a row per run and member: the swept `keys`, and its `value` as `measure_runs`
             gives it.
-        by: as in `best`.
+        by: the criterion, as in `best`.
     """
     others = [key for key in keys if key not in over and not is_seed(key)]
     rows = []

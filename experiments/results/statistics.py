@@ -56,8 +56,8 @@ def time_to_reach(
     would have done as the others.
 
     Args:
-        times: when each seed reached it; NaN where it did not.
-        followed: until when each was observed.
+        times: the time at which each seed reached it; NaN if it did not.
+        followed: the end of each seed's observation.
         never: whether it can never reach it.
 
     Source: Kaplan, Meier (1958), Journal of the American Statistical Association 53.

@@ -173,7 +173,7 @@ def start_run(
 
 
 def _prepare_folder(private: Path, fresh: bool) -> None:
-    """Create the private folder, empty but for a snapshot of this process unless `fresh`."""
+    """Create the private folder, empty except for a snapshot of this process unless `fresh`."""
     if private.is_symlink():  # not made by laggard: the files behind it are another's
         raise OSError(EEXIST, "expected no link where the run is written", str(private))
     private.mkdir(exist_ok=True)
@@ -393,7 +393,7 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
     Raises:
         OSError: it cannot be read.
-        ResultError: it was changed, has another schema, or is no index.
+        ResultError: it was changed, has another schema, or is not an index.
     """
     runs = []
     try:

@@ -48,7 +48,7 @@ class Table:
         values: the measures.
         cells: the estimate of each cell, row by row.
         titles: the title of each measure.
-        notes: how to read it: n, intervals, what was chosen.
+        notes: the explanation: n, intervals, chosen settings.
         question: the question that the configs ask, if they share one.
     """
 
@@ -172,19 +172,19 @@ def table(
     `statistics.time_to_reach`. Diverged members count in n and in `diverged`; they never reach a
     target, and no mean of an accuracy or a loss includes them. One seed has no interval.
 
-    At chosen settings the interval is the wider one of two: that of the seeds at the settings which
-    the other seeds chose, and that of all seeds at the setting which is best on all. The first
+    At chosen settings the interval is the wider one of two: that over seeds, each at the setting
+    that the others chose, and that over all seeds at the setting that is best on all. The first
     alone is too narrow where several settings are nearly as good.
 
     Args:
-        rows: keys whose settings are rows. Default: every swept key that is no seed and not in
+        rows: keys whose settings are rows. Default: every swept key that is not a seed and not in
             `columns`.
         columns: a key whose settings are columns.
         values: keys of `MEASURES`. Default: accuracy or loss, with a target time_to and updates_to,
             and staleness.
-        target: as in `measure_runs`.
-        chosen: of which settings the best was chosen, if it was; its results are taken instead of
-            `results`. Chosen keys are rows too, or are noted.
+        target: the target, as in `measure_runs`.
+        chosen: the choice of the best settings, if any was made; its results replace `results`.
+            Chosen keys are rows too, or are noted.
         against: settings of some keys, as in `{"method": "sync"}`: cells are then differences from
             those, of pairs that agree in all other keys, in the seed too.
 
@@ -202,7 +202,7 @@ def table(
     swept = [key for key in results.keys if not is_seed(key)]
     down = list(rows or ())
     if not rows:
-        # of chosen keys, one setting a row is left, but several a row where there are columns
+        # of chosen keys, one setting per row is left, but several a row where there are columns
         hidden = (*across, *over) if columns else across
         down = [key for key in swept if key not in hidden]
     _check_settings(results, [*down, *reference], across, [key for key in swept if key not in over])
@@ -274,7 +274,8 @@ def _paired_differences(
         references.astype(types), on=shared, how="inner", suffixes=("", "_of_reference")
     )
     if not len(pairs):
-        raise ValueError(f"`against` {shown}: no other run has its seed and other settings")
+        problem = "no run at another setting has the same seed and other keys"
+        raise ValueError(f"`against` {shown}: {problem}")
     return pairs.assign(
         value=pairs["value"] - pairs["value_of_reference"],
         diverged=pairs["diverged"] | pairs["diverged_of_reference"],
@@ -307,7 +308,7 @@ def _check_settings(
     for key in (*down, *across):
         if key not in results.keys:
             hint = suggest(key, results.keys) or f"swept keys: {', '.join(results.keys) or 'none'}"
-            raise ValueError(f"{key}: no swept key; {hint}")
+            raise ValueError(f"{key}: not a swept key; {hint}")
         if key in down and key in across:
             raise ValueError(f"{key}: expected as rows or as columns, not both")
     for key in swept:

@@ -26,7 +26,7 @@ WRITING_SECONDS = 0.15
 BYTES_PER_ROW = 130
 """Memory of a gradient until its run's tables are written."""
 MULTIPLICATIONS_PER_SECOND = 5e9
-"""Of a core."""
+"""The speed of one core."""
 CYCLE_SECONDS, UPDATE_SECONDS = 3e-5, 1e-4
 """A worker's cycle on the clock, and an update where something is learnt."""
 TRIAL_SECONDS, ALL_TRIALS_SECONDS = 0.5, 10.0
@@ -48,9 +48,9 @@ class SweepPlan(NamedTuple):
         runs: each with its cost, or with None where its result exists already.
         missing: the number of runs without a result.
         jobs: the number of runs simulated at once.
-        folder: of their results.
-        seconds: wall time of the sweep.
-        memory: of all processes together (bytes).
+        folder: the folder of their results.
+        seconds: the wall time of the sweep.
+        memory: the memory of all processes together (bytes).
     """
 
     runs: list[tuple[RunSpec, RunCost | None]]

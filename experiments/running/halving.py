@@ -29,7 +29,7 @@ class Rung(NamedTuple):
         scores: the mean score of each setting over seeds, by the number of its draw; greater is
             better.
         best: the numbers of the settings that go on, the best first; of the last rung the best one.
-        gradients: number evaluated for all members.
+        gradients: the number of gradients evaluated for all members.
     """
 
     budget: float

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are simulated: worker processes, or a cluster engine, by joblib."""
+"""Backends that simulate a sweep's runs: worker processes, or a cluster engine, by joblib."""
 
 import logging
 import os
@@ -56,7 +56,7 @@ RunRound = Callable[[JobFunction, Sequence[Job], int, list[str]], Generator[JobR
 list receives the runs that started.
 """
 CONNECT_SECONDS = 10.0
-"""How long a cluster's address is tried (s)."""
+"""The time for which a cluster's address is tried (s)."""
 KILL_INTERVAL = 0.05
 """Seconds between two looks for workers to be killed after an interrupt."""
 MAX_WORKER_DEATHS = 3
@@ -167,7 +167,9 @@ def _check_listening(address: str) -> None:
     Raises:
         ConnectionError: nobody listens within some seconds.
     """
-    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if "://" not in address:
+        address = f"tcp://{address}"
+    parts = urlsplit(address)
     if parts.scheme not in ("tcp", "tls", "ray") or not parts.port:
         return
     deadline = perf_counter() + CONNECT_SECONDS
@@ -259,7 +261,7 @@ def block_interrupt() -> Iterator[None]:
 
 @contextmanager
 def interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
-    """On Ctrl-C, and on SIGTERM where it is handled, kill loky's workers; raise at the end.
+    """Kill loky's workers on Ctrl-C, and on SIGTERM where it is handled; raise at the end.
 
     An exception in the middle of loky would leave its locks taken, and the process would hang at
     its exit. The death of workers is an event that loky expects at any moment. Workers that it

@@ -43,8 +43,8 @@ class Advance(NamedTuple):
     """The progress of a run towards a limit.
 
     Attributes:
-        limit: of `stop`; `reached` of `total` are behind it.
-        seconds: of wall time since it was begun.
+        limit: the limit, a key of `stop`; `reached` of `total` are behind the run.
+        seconds: wall time since the run was begun.
     """
 
     limit: str
@@ -54,7 +54,7 @@ class Advance(NamedTuple):
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """The share of the limit that is reached, 0 to 1."""
         return min(1.0, self.reached / self.total)
 
     @property

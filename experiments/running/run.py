@@ -95,7 +95,8 @@ def run_spec(
         snapshot = private / SNAPSHOT
         if shorter is not None and not snapshot.is_file():
             copyfile(shorter, snapshot)
-        with progress(spec) if progress else nullcontext() as display:
+        shown = progress(spec) if progress else nullcontext()
+        with shown as display:
             outcome, task, resumed = _simulate(spec, snapshot, snapshots, display)
         facts = _end_of_run(spec, outcome) | {"data": data}
         facts |= circumstances(spec, task, perf_counter() - start) | resumed
@@ -158,8 +159,8 @@ def run_job(
 
     Args:
         resumable: the ids of runs of which killed processes left snapshots.
-        folders: where plugins are looked for.
-        plugins: those of `__main__`, as `pack_plugins` makes them.
+        folders: the folders in which plugins are looked for.
+        plugins: the plugins of `__main__`, as `pack_plugins` makes them.
     """
     start = perf_counter()
     failure = ""
@@ -236,7 +237,7 @@ def starved_ranks(spec: RunSpec, budget: CpuBudget) -> list[int]:
         with budget.limited():
             return sorted(_unused_ranks(config, "rank") - _unused_ranks(config, "random"))
     # The clock alone has layers of other names than the task, and may stop where a run would not.
-    # `load` has checked the config itself: a warning that cannot be computed is no error.
+    # `load` has checked the config itself: a warning that cannot be computed is not an error.
     except (TimeoutError, MemoryError, ValueError, Deadlock):
         return []
 

@@ -57,7 +57,7 @@ class RunEnd(NamedTuple):
 
 
 Find = Callable[[RunSpec, Path], Result | None]
-"""From a run and the folder of results to its finished result, if there is one."""
+"""A function from a run and the folder of results to the finished result, if there is one."""
 
 
 def sweep(

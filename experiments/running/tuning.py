@@ -37,7 +37,7 @@ def tune_and_report(config: Config, simulate: Simulate) -> tuple["pd.DataFrame",
 
 
 def choose_settings(config: Config, results: Results) -> "pd.DataFrame":
-    """What the tuning runs choose: a row for each setting of the other keys, and for each target.
+    """The choices of the tuning runs: a row for each setting of the other keys, and each target.
 
     The columns are the other swept keys, those of `tune.over`, `edge` (the chosen keys at an end of
     their grid), `tied` (how many others did as well) and, where `tune` has several, `target`.

@@ -26,10 +26,10 @@ COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
     "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
     "server": lambda P, alpha, transfer: 2 * alpha + 2 * (P - 1) * transfer,
 }
-"""Of P, alpha and N beta (`transfer`)."""
+"""Seconds of each collective, from P, alpha and N beta (`transfer`)."""
 OVERLAP_SECONDS: Forms[float] = Forms()
-"""With equal cards and constant times; of an algorithm, a cluster, the model's layers and its
-bytes.
+"""Seconds of an update with equal cards and constant times, from an algorithm, a cluster, the
+model's layers and its bytes.
 """
 
 
@@ -140,7 +140,7 @@ class Slice(NamedTuple):
     Attributes:
         ready: the moment (s) from which on it can be sent.
         layer: the index of its layer, from the front.
-        seconds: how long it takes to send.
+        seconds: the time that it takes to send.
     """
 
     ready: float

@@ -33,7 +33,9 @@ DISCRETE: dict[type, Callable[[Any], Sequence[tuple[float, float]]]] = {
 }
 """Laws of few values, each with its probability."""
 FLUSHED_SECONDS: Forms[float] = Forms()
-"""With constant times, on a free network; of an algorithm, a cluster and the model's layers."""
+"""Seconds of an update with constant times on a free network, from an algorithm, a cluster and the
+model's layers.
+"""
 
 
 def order_statistic(
@@ -105,7 +107,7 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
     """Pr(fewer than K workers are done) `(moments,)`.
 
     Args:
-        done: of each worker the probability that it is done `(moments,)`; workers are independent.
+        done: for each worker the probability that it is done `(moments,)`; workers are independent.
     """
     counts = np.zeros((K, len(done[0])))
     counts[0] = 1.0
@@ -116,7 +118,7 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
 
 
 def law_of(cluster: Cluster) -> Distribution:
-    """The law of compute times, of which `Scaled` is a multiple."""
+    """The distribution of compute times; if it is `Scaled`, the distribution inside it."""
     if isinstance(cluster.compute, Scaled):
         return cluster.compute.law
     return cluster.compute

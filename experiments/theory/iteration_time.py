@@ -28,19 +28,20 @@ from laggard.simulator.timing.distributions import Constant, Exponential, Trace,
 from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 FREE_SECONDS: Forms[float] = Forms()
-"""Seconds of an update on a network that takes no time; of an algorithm and a cluster of constant
+"""Seconds of an update on a network that takes no time, from an algorithm and a cluster of constant
 slowdowns.
 """
 CARD_SECONDS: Forms[float] = Forms()
-"""Seconds of an update with equal cards and constant times; of an algorithm, a cluster, and a
+"""Seconds of an update with equal cards and constant times, from an algorithm, a cluster, and a
 model's N beta (s).
 """
 SERVED_SECONDS: Forms[float] = Forms()
-"""The same where servers take time over messages and updates."""
+"""As `CARD_SECONDS`, where servers take time for messages and updates."""
 
 
 def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
-    """The seconds of an update by theory, and as measured in the second half of a run; a row a run.
+    """The seconds of an update by theory, and as measured in the second half of a run; a row per
+    run.
 
     Theory is `seconds_theory`; measured is `seconds_per_update`, where an update is a server's, a
     round of a collective, or one step of every node of a gossip. Columns: what was swept (else

@@ -24,8 +24,8 @@ class MeasuredCluster(NamedTuple):
     """A cluster on which a simulation predicts what was measured.
 
     Attributes:
-        workers: the numbers that were measured.
-        bandwidths: of a card (bytes/s).
+        workers: the numbers of workers that were measured.
+        bandwidths: the bandwidths of a card (bytes/s).
         error: the largest error of a simulated figure, as a share of the reported one.
     """
 
@@ -38,11 +38,11 @@ class Published(NamedTuple):
     """Measurements of a cluster.
 
     Attributes:
-        source: of the measurements.
-        unit: of the figures.
-        figures: by the labels of a run of the config as text, in the order of its axes, without the
-            axis `transfer`.
-        cluster: where its figures are predictions, and not bounds.
+        source: the source of the measurements.
+        unit: the unit of the figures.
+        figures: the figures by the labels of a run of the config as text, in the order of its axes,
+            without the axis `transfer`.
+        cluster: the cluster, if the figures are predictions and not bounds.
     """
 
     source: str
@@ -104,7 +104,7 @@ def simulated_figure(run: RunSpec, unit: str) -> float:
 
 
 def compare_published(name: str) -> pd.DataFrame:
-    """The reported figures beside the simulated ones; a row a figure.
+    """The reported figures beside the simulated ones; a row per figure.
 
     Columns: the labels, `reported`, and the ways to send that the config asks for: gradients
     `whole`, `in buckets` during the backward pass, and `in slices` by a ring whose nodes pass on a
@@ -129,7 +129,7 @@ def compare_published(name: str) -> pd.DataFrame:
 
 
 def compare_gains() -> pd.DataFrame:
-    """The reported and the simulated gain of P3; a row a network and a place of its servers.
+    """The reported and the simulated gain of P3; a row per network and a place of its servers.
 
     Columns: `reported`, the `greatest gain` of P3 over whole layers in order, and the `bandwidth`
     (bytes/s) of the config at which it is reached.

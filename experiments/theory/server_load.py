@@ -13,9 +13,9 @@ class ServerLoad(NamedTuple):
     """The gradients that workers make and a server takes in.
 
     Attributes:
-        workers: their number.
-        made: gradients, or sums of them, that they send a second.
-        taken: those that a server can take in.
+        workers: the number of workers.
+        made: gradients, or sums of gradients, that they send a second.
+        taken: gradients that a server can take in a second.
     """
 
     workers: int

@@ -23,9 +23,9 @@ class Theory(NamedTuple):
     """The staleness of gradients in the steady state.
 
     Attributes:
-        law: what theory knows: the name of a distribution, or of a law of means.
-        mean: in updates.
-        probabilities: Pr(k) of whole numbers k, where the distribution is known.
+        law: the name of the known distribution, or of the law of the mean.
+        mean: the mean, in updates.
+        probabilities: Pr(k) of whole numbers k, if the distribution is known.
     """
 
     law: str
@@ -38,7 +38,7 @@ STALENESS: Forms[Theory] = Forms()
 
 
 def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
-    """The mean staleness by theory, and as measured in the second half of a run; a row a run.
+    """The mean staleness by theory, and as measured in the second half of a run; a row per run.
 
     Theory is `staleness_theory`, of the steady state; a run begins with fresh gradients, so that
     its first half is left out. Columns: what was swept (else `method`), `law` (what theory knows),
@@ -66,8 +66,9 @@ def staleness_theory(config: Any) -> Theory | None:
       of the current weights.
     - `delayed`: D for every gradient. A random delay has mean D: as many gradients leave the queue
       as enter.
-    - `delayed_stages`: D_s on stage s; on average, since all stages have a row a step, their mean.
-    - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces;
+    - `delayed_stages`: D_s on stage s; on average, since all stages have a row per step, their
+    mean. - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the
+    pieces;
       2BW sees 1.
     - Asynchronous server, any distribution of times and any network: on average the P - 1 others'
       updates fall between a read and the push that follows (Little's law); (P - 1) / K where K

@@ -8,9 +8,9 @@ BACKEND_NAMES = (
     "unfold-graphs",
     "vmap-graphs",
 )
-"""What a config may name; `choice` makes them."""
+"""The names of backends in a config; `choice` makes them."""
 
 COMPILED = "compiled"
-"""How the arithmetic of compiled gradients is called in a manifest; their compiler follows."""
+"""The name of the arithmetic of compiled gradients in a manifest; their compiler follows."""
 UNCOMPILED = "autograd, since compiling failed"
 """The arithmetic of a network that laggard compiles where it can."""

@@ -14,9 +14,9 @@ class BackgroundGradients:
 
     Args:
         job: writes one row of `gradients` and of `losses`.
-        rows: those to be computed.
-        gradients: to be written, `(k x members, params)`, `members` rows for each of k gradients.
-        losses: to be written, `(k x members,)`.
+        rows: the rows to be computed.
+        gradients: the output, `(k x members, params)`, `members` rows for each of k gradients.
+        losses: the output, `(k x members,)`.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Backend(Protocol):
     """Arithmetic on many models at once: one module, and a row of weights per model.
 
     Attributes:
-        lanes: how many gradients keep the hardware busy at once.
+        lanes: the number of gradients that keep the hardware busy at once.
         name: its name in a config.
     """
 
@@ -110,7 +110,7 @@ class Batched:
 
 @contextmanager
 def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
-    """On a GPU, full float32 precision and deterministic kernels.
+    """Compute with full float32 precision and deterministic kernels on a GPU.
 
     Only settings that differ are changed, and restored.
     """

@@ -19,7 +19,7 @@ BATCHED: Mapping[str, Callable[[nn.Module, Loss], Backend]] = {
     "unfold-graphs": lambda module, loss: Graphs(Unfolded(module, loss)),
     "vmap-graphs": lambda module, loss: Graphs(Batched(module, loss)),
 }
-"""All models in one call, by name."""
+"""The backends that compute all models in one call, by name."""
 
 
 def choose(
@@ -32,11 +32,11 @@ def choose(
 ) -> Backend:
     """The backend called `name` for a module on `device`.
 
-    "auto" is threads on a CPU. On a GPU it is a recording of `unfold` for a chain of layers that
-    are known, which takes half the time of `vmap`, and one of `vmap` for any other module.
+    "auto" is threads on a CPU. On a GPU it is a recording: of `unfold` for a chain of known layers,
+    which takes half the time of `vmap`, else of `vmap`.
 
     Args:
-        threads: of a CPU; None for one per core.
+        threads: the number of CPU threads; None for one per core.
         chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:

@@ -54,7 +54,7 @@ class Chunked:
 
     Args:
         most: largest number of models in a piece; None for as many as fit.
-        memory: of the device; None where it is not measured.
+        memory: the memory of the device; None if it is not measured.
 
     Raises:
         torch.OutOfMemoryError: not even one model fits.

@@ -116,7 +116,7 @@ def _unrecorded(run: Call, pool: Any) -> Call:
 
 
 RECORD: dict[str, Callable[[Call, Any], Call]] = {"cuda": record_graph}
-"""What makes a call's replay, on each type of device that records."""
+"""The function that makes a call's replay, for each type of device that records."""
 
 
 def rounded_up(size: int) -> int:

@@ -29,8 +29,8 @@ THREAD_SAMPLES = 96
 
 
 def cores() -> int:
-    """How many cores this process may use: by its affinity, where there is one, and not by quotas
-    of CPU time.
+    """The number of cores that this process may use: by its affinity, if it has one, and not by
+    quotas of CPU time.
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -71,7 +71,9 @@ class Threads:
         self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
     def arithmetic(self, x: Indexable) -> str:
-        """What computes gradients of samples `x`; it compiles the network."""
+        """A description of the code that computes gradients of samples `x`; it compiles the
+        network.
+        """
         return self._network.arithmetic(tensor_of(x))
 
     def gradients(
@@ -170,8 +172,8 @@ LARGE = 32 * 2**20  # bytes from which a block always goes back to the system
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees, for the next gradient; whether its C library
-    can (glibc).
+    """Let this process keep the memory that it frees, for the next gradient; return whether its C
+    library can (glibc).
 
     A gradient by autograd frees its activations, which glibc gives back to the system and asks for
     again, a page at a time: 6,000 page faults, a tenth of the time of a mini-batch of 32 through

@@ -44,13 +44,13 @@ class Unfolded:
 
     With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps,
     channels x kernel): Y = W X + b, a product that a GPU batches over all models; it has no fast
-    kernels for so many groups of small convolutions. The windows take the memory of a map times the
+    kernels for many groups of small convolutions. The windows take the memory of a map times the
     size of a kernel. Maps are stored channel by channel, so that nothing is transposed between
     layers. The last digits may differ, since sums have another order.
 
     Raises:
-        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and
-            `Linear` without hooks.
+        ValueError: the module is not a sequence of convolutions, poolings, activations, `Flatten`
+            and `Linear`, all without hooks.
     """
 
     lanes = EVERYTHING

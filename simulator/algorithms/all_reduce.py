@@ -28,7 +28,7 @@ class AllReduce(Compressing, Reducing, Bucketed):
 
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)
-    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link a pair
+    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link per pair
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
@@ -46,9 +46,9 @@ class AllReduce(Compressing, Reducing, Bucketed):
     and halving, tree.
 
     Attributes:
-        collective: how the gradients are summed. The naive ring forwards whole gradients; on the
-            mesh every node sends its own to every other; with `server` the first of the nodes add
-            up gradients and send the sum to all, each of which updates its own model;
+        collective: the collective that sums the gradients. The naive ring forwards whole gradients;
+            on the mesh every node sends its own to every other; with `server` the first of the
+            nodes add up gradients and send the sum to all, each of which updates its own model;
             `hierarchical` goes inside and across the network's hosts, or groups.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one
             on while the next comes, which hides the latency. With `sharing: fifo` only.

@@ -1,4 +1,4 @@
-"""What gossip methods in lock step share: averages with the neighbours by a matrix W."""
+"""Averages with the neighbours by a matrix W, for gossip methods in lock step."""
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ class Averaging(Algorithm):
     mixing: Literal["metropolis", "uniform", "weights"] = field(default="metropolis", kw_only=True)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

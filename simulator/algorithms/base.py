@@ -38,8 +38,8 @@ class Algorithm(Settings):
         recovers: whether servers can crash and return from a checkpoint: a worker announces itself
             by None, a server answers each of a worker's messages, that one at once, and begins with
             `node.state` where that is not None.
-        SPACE: what `laggard league` tries besides the rates: dotted keys of a config and their
-            ranges, as in {"algorithm.local_steps": {"choice": [2, 8]}}.
+        SPACE: the settings that `laggard league` tries besides the rates: dotted keys of a config
+            and their ranges, as in {"algorithm.local_steps": {"choice": [2, 8]}}.
     """
 
     topology: ClassVar[Topology] = Star()
@@ -84,7 +84,7 @@ class Algorithm(Settings):
 
     @property
     def crash_rule(self) -> CrashRule | None:
-        """How it goes on after a crash without a server; None if the others wait for ever."""
+        """The rule after a crash of a method without a server; None if the others wait for ever."""
         return None
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:

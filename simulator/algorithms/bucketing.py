@@ -19,8 +19,8 @@ class Bucket(NamedTuple):
     """Consecutive layers whose gradients are sent together.
 
     Attributes:
-        columns: their parameters.
-        size: of a message with their gradients, in models.
+        columns: the parameters of these layers.
+        size: the size of a message with their gradients, in models.
         ready: the share of a mini-batch's work after which the gradients are computed.
     """
 

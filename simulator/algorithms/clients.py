@@ -1,4 +1,4 @@
-"""What federated methods share: clients that a server asks when it likes, and their local steps."""
+"""Federated methods: a server asks clients when it likes, and they make local steps."""
 
 import math
 from collections.abc import Generator, Sequence
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class ClientAnswer(NamedTuple):
-    """What a client sends back.
+    """The answer of a client.
 
     Attributes:
-        client: its rank.
+        client: the client's rank.
         read: the model that the server sent it.
-        result: what came of it: the client's model, and more where a method needs it.
-        gradients: of its local steps.
+        result: the client's model, with further tensors where a method needs them.
+        gradients: the gradients of its local steps.
         samples: the number of samples that it learns from.
     """
 
@@ -47,12 +47,12 @@ class ClientAnswer(NamedTuple):
 
 
 class Clients:
-    """A server's clients: who is idle, and who was asked and has not answered.
+    """A server's clients: those that are idle, and those that were asked and have not answered.
 
     A client is idle once it has announced itself, or has answered. One that announces itself
     although it was asked has crashed since, and what it was asked is lost. One that does not answer
-    within the time-out is given up: it is not asked again until it is heard of, and its late answer
-    is dropped.
+    within the time-out is given up: it is not asked again until it sends a message, and its late
+    answer is dropped.
 
     Args:
         node: the server.
@@ -96,7 +96,7 @@ class Clients:
         self._node.send(client, (read, more), size=size)
 
     def answer(self) -> Generator[Event, Any, ClientAnswer | None]:
-        """Wait for an answer; None where a client was heard of or given up without one."""
+        """Wait for an answer; None if a client announced itself, was too late, or was given up."""
         message = self._node.receive()
         # All have the same time-out: the one asked first is the first to be given up.
         _, last_moment = next(iter(self._asked.values()), (None, math.inf))
@@ -168,17 +168,17 @@ class Federated(Algorithm):
             node.send(SERVER, (model, gradients, node.samples))
 
     def correction(self, read: "Tensor", more: Any) -> Correction:
-        """What a client's steps use instead of its gradients, which it leaves as they are.
+        """The function that a client applies to each gradient before its step; here the identity.
 
         Args:
             read: the server's model `(ensemble, params)`, from which the client started.
-            more: what the server sent with it.
+            more: the rest of the server's message.
         """
         return lambda gradient, _: gradient
 
 
 def check_in_flight(algorithm: Algorithm, key: str, cluster: Cluster) -> None:
-    """Refuse more clients at a time than there are.
+    """Refuse more clients at a time than the cluster has workers.
 
     Raises:
         InvalidSettingError: the setting `key` is above the number of workers.

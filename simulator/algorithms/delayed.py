@@ -30,7 +30,7 @@ LAWS: dict[str, Callable[[Generator, int], int]] = {
     "geometric": lambda rng, mean: int(rng.geometric(1 / (1 + mean))) - 1,
     "poisson": lambda rng, mean: int(rng.poisson(mean)),
 }
-"""How a delay is drawn from its mean."""
+"""The distribution of a delay around its mean."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ class EASGD(Algorithm):
             gradients.append(gradient)
 
     def server(self, node: Node) -> Role:
-        elastic, partners = self.elastic or 0.9 / node.workers, node.workers if self.together else 1
+        elastic = self.elastic or 0.9 / node.workers
+        partners = node.workers if self.together else 1
         asked: dict[int, tuple[Tensor, list[Gradient]]] = {}
         while True:
             worker, (theirs, gradients) = yield node.receive()

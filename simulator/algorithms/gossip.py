@@ -23,7 +23,7 @@ class DPSGD(Averaging, Elastic):
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
     with W doubly stochastic. The times are those of a step on a ring, for N bytes, latency alpha,
-    beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds. The
+    beta seconds a byte, one card per node with either `sharing`, and gradients of t_c seconds. The
     first order sends before
     it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
     between read and step. The second is `sgp` without overlap, and on the complete graph with
@@ -36,7 +36,7 @@ class DPSGD(Averaging, Elastic):
     (2012), arXiv 1111.0034.
 
     Attributes:
-        order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
+        order: combine_then_adapt, as in Lian et al., or adapt_then_combine.
     """
 
     one_model: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class ADPSGD(Algorithm):
         return {rank: [self.worker, self.answer] for rank in range(workers)}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

@@ -41,7 +41,7 @@ class LocalAllReduce(Compressing, Reducing):
 
     Attributes:
         local_steps: H, mini-batches of each node from one average to the next.
-        weighting: how much a node counts in the average: by its number of samples, or equally.
+        weighting: the weight of a node in the average: by its number of samples, or equal.
         reset: whether the nodes' optimisers reset their buffers at every average.
     """
 
@@ -99,12 +99,12 @@ class DiLoCoAllReduce(OuterOptimizer, LocalAllReduce):
     """DiLoCo by all-reduce: the average of the models is used as a gradient by an outer optimiser.
 
     d = w - sum_i (n_i / n) x_i after H steps of each node, then at every node w <- outer step along
-    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). Else as
-    `local_all_reduce`, which it is with SGD, outer_lr 1 and no momentum; and `diloco` without a
-    server.
+    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). All else is as in
+    `local_all_reduce`, to which SGD with outer_lr 1 and no momentum reduces it. It is `diloco`
+    without a server.
 
     Attributes:
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
 
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1.

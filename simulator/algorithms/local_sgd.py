@@ -42,9 +42,9 @@ class LocalSGD(Compressing, Sharded):
 
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
-        average: what is averaged.
-        weighting: how much a worker counts in an average: by its number of samples, as in
-            McMahan et al., or as much as any other, as in Stich. The same where all have as many.
+        average: whether the models (`weights`) or their changes (`updates`) are averaged.
+        weighting: the weight of a worker in an average: by its number of samples, as in
+            McMahan et al., or equally, as in Stich. Without effect if all have equally many.
         reset: whether the workers' optimisers reset their buffers at every read.
         wait_for: N, workers per round, or below 1 their share, rounded up; all by default.
 
@@ -145,7 +145,7 @@ class DiLoCo(OuterOptimizer, LocalSGD):
     momentum it is `local_sgd`, whose other settings it shares.
 
     Attributes:
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
 
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021),

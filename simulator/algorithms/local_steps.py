@@ -1,4 +1,4 @@
-"""What methods of local steps share: the steps of a worker, and the outer optimiser of DiLoCo."""
+"""The local steps of a worker, and the outer optimiser of DiLoCo."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Correction = Callable[[GradientPromise, "Tensor"], GradientPromise]
-"""From a gradient and the model `(ensemble, params)` at which it is taken to the one of the step."""
+"""A function of a gradient and its model `(ensemble, params)` that returns the step's gradient."""
 
 
 class LocalSteps(NamedTuple):
-    """What came of local steps.
+    """The result of local steps.
 
     Attributes:
         model: the worker's model `(ensemble, params)`.
-        state: of its rule.
-        gradients: of the steps, in their order.
+        state: the state of the rule.
+        gradients: the gradients of the steps, in their order.
     """
 
     model: "Tensor"
@@ -45,7 +45,7 @@ def take_local_steps(
     Args:
         read: the model `(ensemble, params)` that was read, whose owner's updates make the gradients
             stale.
-        correct: of each gradient, before its step.
+        correct: a function applied to each gradient before its step.
     """
     model = read
     gradients = list[GradientPromise]()
@@ -70,7 +70,7 @@ class OuterOptimizer(Algorithm):
     w <- w - outer_lr (d + momentum b); with SGD w <- w - outer_lr b.
 
     Attributes:
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
     """
 

@@ -1,4 +1,4 @@
-"""What a worker that awaits no answers has sent, and what its card has still to send."""
+"""The unfinished sends of a worker that awaits no answers."""
 
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -35,7 +35,8 @@ class Outgoing:
         """Wait until another send is possible, or a message has come; return its receive.
 
         Args:
-            receive: one that waits no longer; it is returned where another send is possible.
+            receive: a receive that has fired or was withdrawn; returned if another send is
+                possible.
         """
         while not receive.fired and (departure := self._departure()) is not None:
             receive = node.receive()

@@ -49,7 +49,7 @@ class GPipe(Replicated):
     Attributes:
         micro_batches: M, micro-batches in an update.
         replicas: R; worker r S + s has stage s of replica r.
-        collective: how the replicas of a stage sum their gradients, as in `all_reduce`.
+        collective: the collective by which replicas of a stage sum gradients, as in `all_reduce`.
 
     Source: Huang et al. (2019), arXiv 1811.06965, section 2.3; replicas: Narayanan et al. (2021),
     arXiv 2104.04473, section 3.3.
@@ -60,7 +60,7 @@ class GPipe(Replicated):
     ] = "ring"
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """From each stage to the next, and back; and to the replicas that the collective needs."""
+        """The pairs of neighbouring stages, both ways, and of replicas in the collective."""
         yield from super().links(workers)
         depth, partners = self.depth(workers), COLLECTIVES[self.collective].partners
         replicas = workers // depth
@@ -120,7 +120,7 @@ class PipeDream(Pipeline):
     Stage s of n, s = 1 .. n, applies w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ...,
     w_n(t)): the backward pass of a mini-batch uses the weights of its forward pass, and is n - s
     updates late. With one stage it is plain SGD. Vertical sync, with which all stages use one
-    version for a mini-batch, is not there.
+    version for a mini-batch, is not implemented.
 
     Source: Narayanan et al. (2019), arXiv 1806.03377, sections 3.2 and 3.3.
     """

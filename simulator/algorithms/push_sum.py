@@ -60,7 +60,7 @@ class SGP(Elastic):
     biased: bool = False
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

@@ -23,11 +23,11 @@ class SlicedLayer(NamedTuple):
     """A layer with parameters, and the layers behind it that have none.
 
     Attributes:
-        number: its place from the front; the smaller, the more urgent.
+        number: the layer's place from the front; the smaller, the more urgent.
         forward, backward: the shares of a mini-batch's work in its two passes.
         slices: the number of equal slices into which it is cut.
-        size: of a slice, in models.
-        columns: its parameters.
+        size: the size of a slice, in models.
+        columns: the layer's parameters.
     """
 
     number: int

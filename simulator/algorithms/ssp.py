@@ -21,7 +21,7 @@ class SSP(ReadComputePush):
     worker's clock, so that the others wait at the bound until it returns.
 
     Attributes:
-        bound: s, in iterations; none if null.
+        bound: s, in iterations; null sets no bound.
 
     Source: Ho et al. (2013), NIPS, with the clocks at the server and a read at every iteration.
     """

@@ -30,7 +30,8 @@ class Stage:
 
     Attributes:
         params: their slice of the parameter vector.
-        size: of their parameters, in models; without parameters, all layers have the same size.
+        size: the size of their parameters, in models; without parameters, all layers have the same
+            size.
         work: their share of the work of the whole model.
         activations: the size of a mini-batch's message to the next stage, in models; that of the
             gradient is the same.
@@ -119,12 +120,12 @@ class Carriage:
     """The two passes of a stage: forward to the next stage, and backward to the one before.
 
     Attributes:
-        size: of the stage's parameters, in models.
+        size: the size of the stage's parameters, in models.
         later: the number of stages after it.
 
     Args:
-        stages: of the pipeline, on consecutive ranks.
-        number: of the node's stage, from 0.
+        stages: the stages of the pipeline, on consecutive ranks.
+        number: the number of the node's stage, from 0.
         backward: the work of a backward pass in forward passes.
         owner: the rank of the node that holds the stage's parameters.
     """
@@ -208,7 +209,7 @@ class Pipeline(Algorithm):
         return workers
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """From each stage to the next, and back."""
+        """The pairs of neighbouring stages, both ways."""
         depth = self.depth(workers)
         later = (rank for rank in range(1, workers) if rank % depth)
         return (pair for rank in later for pair in ((rank - 1, rank), (rank, rank - 1)))

@@ -59,8 +59,10 @@ class SyncReplicas(Algorithm):
             node.send(SERVER, (token, gradient))
 
     def server(self, node: Node) -> Role:
-        replicas, state = self.replicas_to_aggregate or node.workers, self.rule.init(node.weights)
-        tokens = deque([node.version] * (replicas if self.num_tokens == -1 else self.num_tokens))
+        replicas = self.replicas_to_aggregate or node.workers
+        state = self.rule.init(node.weights)
+        initial_tokens = replicas if self.num_tokens == -1 else self.num_tokens
+        tokens = deque([node.version] * initial_tokens)
         waiting: dict[int, None] = {}
         gathered: list[Gradient] = []
         while True:

@@ -61,7 +61,8 @@ class Synchronous(Compressing, Sharded):
                 taken = [gradient for worker in sorted(gathered) for gradient in gathered[worker]]
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken, state)
-                for reader in workers if cancel else gathered:
+                readers = workers if cancel else gathered
+                for reader in readers:
                     node.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
 

@@ -40,8 +40,8 @@ def simulate(
 
     Args:
         task: the learning problem; without one only the clock runs.
-        evaluate: how often the model is evaluated; once an epoch by default.
-        seed: of everything random; `cluster.seed` and `learning_seeds` override it.
+        evaluate: the period of evaluations; an epoch by default.
+        seed: the seed of everything random; `cluster.seed` and `learning_seeds` override it.
         learning_seeds: a seed per member, for its initial weights and its mini-batches.
         ensemble: the number of members that share one learning seed; 1 by default.
         watch: called with the progress after every update.

@@ -34,13 +34,13 @@ class Cluster(Settings):
         reply_seconds: likewise, the time that sending a message takes it (s). The message departs
             when the server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
-        checkpoint: how often servers save their checkpoint.
-        members: when workers join, leave and come back; all are up all the time by default.
-        ties: the order of workers whose work ends in one instant: `rank`, in the order in which
-            they began, which is that of their ranks where all began together; or `random`, drawn
-            each time from a separate random stream. With equal constant times and `rank`, a server
-            that waits for some workers always waits for the same ones.
-        seed: of the compute times and ties, where it differs from the simulation's.
+        checkpoint: the period of the servers' checkpoints.
+        members: the times at which workers join, leave and come back; by default all are always up.
+        ties: the order of workers whose work ends in one instant. `rank`: the order in which they
+            began, and of their ranks if they began together. `random`: drawn each time from a
+            separate random stream. With equal constant times and `rank`, a server that waits for
+            some workers always waits for the same ones.
+        seed: the seed of the compute times and ties; by default the simulation's.
     """
 
     workers: Annotated[int, Range(least=1, most=2_000_000, whole=True)]

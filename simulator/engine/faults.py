@@ -66,18 +66,18 @@ def reraise(role: Event) -> None:
 
 
 class CrashWatcher(Protocol):
-    """Who decides what the other nodes do at a crash, and when a node starts its roles again."""
+    """The part of a method's group that reacts to crashes, returns and leaves of its nodes."""
 
     def leaves(self, rank: int) -> None:
-        """Node `rank` is about to crash."""
+        """React before node `rank` crashes."""
         ...
 
     def returns(self, rank: int) -> None:
-        """Node `rank` is up again."""
+        """React after node `rank` is up again."""
         ...
 
     def asks_to_leave(self, rank: int) -> None:
-        """The time of node `rank` is up: it is to leave as soon as nothing is lost by that."""
+        """Let node `rank`, whose time is up, leave as soon as nothing is lost by it."""
         ...
 
 
@@ -85,7 +85,7 @@ class Faults:
     """The roles of all nodes, their crashes and returns.
 
     Attributes:
-        roles: of each node.
+        roles: the roles of each node.
         outside: workers that returned and were not readmitted.
         watcher: told of crashes and returns, in a method without a server that goes on.
     """
@@ -184,7 +184,7 @@ MAX_WAITS_SHOWN = 8
 
 
 def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
-    """The receives that wait at `nodes`, workers' first, and the workers in `outside`."""
+    """Describe the receives that wait at `nodes`, workers' first, and the workers in `outside`."""
     waits = []
     for rank, node in sorted(nodes.items(), key=lambda item: item[0] < 0):
         for receive in node.mailbox.waiting():

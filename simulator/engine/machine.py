@@ -44,9 +44,9 @@ class Machine(Node):
     """A node, as the engine drives it.
 
     Attributes:
-        incarnation: how often it has crashed and returned; odd while it is down.
+        incarnation: the number of its crashes and returns; odd while it is down.
         mailbox: messages not received yet, and receives that wait for a message.
-        spent: seconds busy, sending, waiting, down; waiting is what is left at the end.
+        spent: seconds busy, sending, waiting, down; waiting is the remainder at the end.
     """
 
     state: Any = None
@@ -134,7 +134,7 @@ class Machine(Node):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return self._services.shapes
 
-    # likewise; a `Client` draws it where it is a law
+    # `attrgetter`, as for the weights; a `Client` draws the seconds if they are a law
     apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))
 
     @property
@@ -283,7 +283,7 @@ class Machine(Node):
         return self._peers
 
     def admit(self, receiver: "Machine") -> None:
-        """Allow messages to `receiver` whatever the topology, as to one that reads a model."""
+        """Allow messages to `receiver` whatever the topology, as a newcomer that reads a model."""
         self._joined[receiver.rank] = receiver
 
     def _join(self, receiver: int) -> "Machine":
@@ -317,7 +317,7 @@ class Machine(Node):
 
     @property
     def idle(self) -> bool:
-        """Whether it is up and computes nothing."""
+        """Whether the node is up and computes nothing."""
         return self._work is None and self.incarnation % 2 == 0
 
     def crash(self) -> None:

@@ -24,8 +24,8 @@ class Mailbox:
         fast_path: whether a message without a tag can go to `first` without `deliver`: no node
             crashes, no receive without a tag has waited behind another one, and what arrives is
             received at once.
-        last_incarnation: of each sender, at the last message received from it; None where no node
-            crashes.
+        last_incarnation: the incarnation of each sender at the last message received from it; None
+            if no node crashes.
     """
 
     __slots__ = ("_receives", "fast_path", "first", "last_incarnation", "mail")
@@ -60,7 +60,7 @@ class Mailbox:
         return receive
 
     def deliver(self, message: Message) -> None:
-        """Hand `message` to the first receive that waits for its tag, or keep it."""
+        """Hand `message` to the first receive that waits for its tag, or store it."""
         tag, receive = message.tag, None
         if tag is None:
             receive = self.first

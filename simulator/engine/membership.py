@@ -135,10 +135,10 @@ class Membership:
 
 
 def offer_model(source: Machine, newcomer: Machine, content: Any, states: int = 0) -> Any:
-    """Send the model of `source` to `newcomer`, whatever the topology; its receive.
+    """Send the model of `source` to `newcomer`, whatever the topology; return its receive.
 
     Args:
-        states: the number of tensors as large as the model that go with it.
+        states: the number of tensors, each as large as the model, that are sent with it.
     """
     source.admit(newcomer)
     source.send(newcomer.rank, content, tag=MODEL, size=1.0 + states)
@@ -192,7 +192,7 @@ class MemberNode(Client):
         self._unsent = []
 
     def leave_if_done(self) -> None:
-        """Leave, if its time is up, it computes nothing, and all its messages have arrived."""
+        """Leave if the node's time is up, it computes nothing, and its messages have arrived."""
         if self._is_leaving and self.idle and not self._outgoing and not self._holds_results:
             self._services.membership.leave(self.rank)
 
@@ -202,6 +202,6 @@ class MemberNode(Client):
 
     @property
     def _holds_results(self) -> bool:
-        """Whether it has computed gradients that are neither sent nor applied."""
+        """Whether the node has computed gradients that are neither sent nor applied."""
         self._unsent = [gradient for gradient in self._unsent if gradient.status == IN_FLIGHT]
         return bool(self._unsent)

@@ -29,19 +29,18 @@ class Node(Protocol):
 
     Attributes:
         rank: 0, 1, ... for workers, `SERVER` for the server.
-        workers: how many workers the cluster has.
+        workers: the number of workers in the cluster.
         version: updates that the node's model has seen.
-        mixings: averaging steps: how often its model was set without an update.
+        mixings: the number of averaging steps, which set the model without an update.
         weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets
             it.
         model_bytes: the size of a message of one model, in bytes.
-        group_size: how many workers, one after another, are on a host or else in a group; 1 where
-            that is not so.
+        group_size: the number of consecutive workers on a host or else in a group; 1 without
+            either.
         lock_step: computes whole rounds of a collective; None where its messages are sent one by
             one.
-        state: what its last update left beside the weights, see `apply`; None before the first. A
-            server that returns from a crash finds that of its checkpoint here, as it does the
-            weights.
+        state: the state that the last update handed to `apply`; None before the first. After a
+            crash it is that of the server's checkpoint, and so are the weights.
     """
 
     rank: int
@@ -89,17 +88,17 @@ class Node(Protocol):
 
     @property
     def samples(self) -> int:
-        """The number of samples that the worker learns from; 1 where the task does not tell."""
+        """The number of samples that the worker learns from; 1 if the task does not know it."""
         ...
 
     @property
     def sample_share(self) -> float:
-        """The samples that the worker learns from, over those of all `members`."""
+        """The worker's share of the samples of all `members`."""
         ...
 
     @property
     def members(self) -> Sequence[int]:
-        """The ranks of the workers that take part: all, but where the others go on after a crash.
+        """The ranks of the workers that take part: all, unless the others go on after a crash.
 
         They change only when all roles start again.
         """
@@ -154,7 +153,7 @@ class Node(Protocol):
         ...
 
     def after(self, seconds: float) -> Timeout:
-        """Fires in `seconds`, in which the node may compute; it dies with the node at a crash.
+        """A timer that fires in `seconds`; the node may compute meanwhile, and a crash cancels it.
 
         As in `yield node.receive() | node.after(5.0)`: a message of the same instant comes first,
         and a timer that loses is cancelled.
@@ -165,7 +164,7 @@ class Node(Protocol):
         ...
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
-        """Send `content` to node `receiver`; fires when it has arrived, its `departed` before.
+        """Send `content` to node `receiver`; fires on arrival, and its `departed` before that.
 
         `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they
         are sent: from then on their owner's updates make them stale. A server's answer to a worker
@@ -203,15 +202,15 @@ class Node(Protocol):
         ...
 
     def out_peers(self, step: int = 0) -> Ranks:
-        """The nodes that it may send to at its own `step`, the next in rank first."""
+        """The nodes that this node may send to at its `step`, the next in rank first."""
         ...
 
     def in_peers(self, step: int = 0) -> Ranks:
-        """The nodes that may send to it at its own `step`."""
+        """The nodes that may send to this node at its `step`."""
         ...
 
     def mixing(self, name: str, step: int = 0) -> Mixing:
-        """Its row and column of the mixing matrix called `name` at that step.
+        """The node's row and column of the mixing matrix `name` at its `step`.
 
         Raises:
             InvalidSettingError: the topology has no such mixing.
@@ -219,7 +218,7 @@ class Node(Protocol):
         ...
 
     def down(self, peer: int) -> Event:
-        """Fires when node `peer` crashes, at once if it is down.
+        """An event that fires when node `peer` crashes, at once if it is down.
 
         As in `yield node.receive() | node.down(peer)`.
         """

@@ -125,7 +125,7 @@ class Recoveries:
             self._by_rank[sender].owed.pop(receiver, None)
 
     def columns(self) -> Columns:
-        """A row a crash, as `Outcome.restores` has them."""
+        """A row per crash, as `Outcome.restores` has them."""
         rows = np.array(self._rows, dtype=float).reshape(-1, len(RESTORE_COLUMNS))
         columns = {}
         for place, (name, kind) in enumerate(RESTORE_COLUMNS.items()):

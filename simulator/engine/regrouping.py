@@ -211,7 +211,7 @@ class ElasticNode(Machine):
 
     Attributes:
         first_version: its version at the last meeting.
-        regrouping: of its method; None while the first roles are started.
+        regrouping: the regrouping of its method; None while the first roles are started.
     """
 
     first_version = 0

@@ -42,7 +42,7 @@ class LockStepSchedule(Protocol):
 
 
 class Participant(Verb):
-    """Fires with the result of the round, when a node has gone through all steps."""
+    """An event that fires with the round's result when a node has gone through all steps."""
 
     __slots__ = ("_value", "callbacks", "env", "role")
 
@@ -139,8 +139,8 @@ class Rounds:
     def apply_to(cluster: Cluster) -> bool:
         """Whether collectives can be computed in lock step on a cluster.
 
-        No worker that is ever down, no random ties, no latencies that are drawn, no network that
-        changes.
+        That needs two workers or more, none of which is ever down, ties by rank, latencies that are
+        not drawn, and a network that does not change.
         """
         if cluster.workers == 1 or cluster.ties != "rank":
             return False
@@ -163,7 +163,7 @@ class Rounds:
     ) -> Participant:
         """Let node `rank` join round `tag` with `value`; fires with the result.
 
-        `gradient` is the one of which `value` is a part, where it is not all of it.
+        `gradient` is the gradient of which `value` is only a part.
         """
         if tag not in self._open:
             # A node joins it after the round before, which is scheduled.

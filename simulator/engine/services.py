@@ -1,4 +1,4 @@
-"""What a node may ask of the simulation that drives it."""
+"""The services of a simulation that its nodes use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Leaves(Protocol):
-    """What nodes and groups need of the `Membership` of workers that come and go.
+    """The part of `Membership` that nodes and groups use.
 
     Attributes:
         leaving: the workers whose time is up, and that have not left.
@@ -47,18 +47,18 @@ class Services(Protocol):
         env: the clock.
         nodes: all nodes, by rank.
         members: the workers that take part in the method's collectives, by rank.
-        timers: of all nodes.
-        requests: of servers, that workers have not answered.
-        log: a row for each message, where messages are recorded.
-        lock_step: computes whole rounds of a collective, where their times need no messages.
-        recoveries: of servers, where servers crash.
+        timers: the timers of all nodes.
+        requests: the servers' requests that workers have not answered.
+        log: the record of messages, a row each; None if they are not recorded.
+        lock_step: computes whole rounds of a collective; None where messages decide their times.
+        recoveries: the recoveries of servers; None if no server crashes.
         membership: the leaves and returns of workers by laws.
         choices: the random stream of a rank, for choices that an algorithm makes.
         crashes: whether nodes crash.
         model_bytes: the size of a message of one model, in bytes.
         group_size: workers on a host or else in a group; 1 without either.
         reached: the limit that has ended the run; None while it goes on.
-        stalled: why no node can go on, if so.
+        stalled: the reason why no node can go on; None while one can.
     """
 
     env: Clock

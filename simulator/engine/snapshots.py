@@ -33,8 +33,8 @@ class Snapshot(NamedTuple):
     """A run at the end of an instant.
 
     Attributes:
-        updates: of single models, after which the snapshot was taken.
-        fingerprint: of everything but the tensors' values, see `Reached`.
+        updates: the updates of single models before the snapshot.
+        fingerprint: the fingerprint of all but the tensors' values, see `Reached`.
         tensors: the values, in the order of `Reached`; at first the simulation's own tensors.
     """
 

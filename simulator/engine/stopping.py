@@ -21,7 +21,8 @@ class Stop(Settings):
     Attributes:
         epochs: samples of the mini-batches whose gradients were applied, over the size of the
             training set.
-        updates: of the model; where each of P nodes keeps a model, an update of one counts 1/P.
+        updates: updates of the model; where each of P nodes keeps a model, an update of one counts
+            1/P.
         gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
         accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside
@@ -56,7 +57,7 @@ class Stop(Settings):
 
 @dataclass(frozen=True)
 class Evaluate(Settings):
-    """How often the model is evaluated, besides at the start and at the end, at no virtual time.
+    """The period of evaluations. They take no virtual time; one is at the start, one at the end.
 
     Attributes:
         every_epochs: epochs from one evaluation to the next; 1 without another period.
@@ -106,7 +107,7 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
     shortest, longest = _batch_seconds(cluster)
     if not 0 < shortest <= longest < math.inf:
         expected = "factors that leave seconds > 0"
-        raise InvalidSettingError("Cluster", "slowdowns", expected, "one that is too extreme")
+        raise InvalidSettingError("Cluster", "slowdowns", expected, "a factor out of that range")
     for index, slowdown in enumerate(cluster.slowdowns):
         if not isinstance(slowdown, Markov):
             continue

@@ -15,14 +15,15 @@ from laggard.simulator.learning.task import Task
 
 
 class RunProgress(NamedTuple):
-    """How far a simulation has come, on each axis.
+    """The progress of a simulation on each axis.
 
     Attributes:
         time: virtual seconds.
-        updates: of the model; where each of P nodes keeps a model, an update of one counts 1/P.
-        samples: of the mini-batches whose gradients were applied.
+        updates: updates of the model; where each of P nodes keeps a model, an update of one counts
+            1/P.
+        samples: samples in the mini-batches whose gradients were applied.
         epochs: samples over the size of the training set.
-        gradients: computed, whatever their status.
+        gradients: computed gradients, whatever their status.
     """
 
     time: float

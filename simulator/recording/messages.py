@@ -82,7 +82,7 @@ class MessageLog:
         self._columns["status"][self._under_way.pop(message)] = LOST
 
     def columns(self, updates: Columns) -> Columns:
-        """A row a message, in the order in which they were sent.
+        """A row per message, in the order in which they were sent.
 
         `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver` (ranks),
         `bytes`, `status` (delivered, lost, in flight), `content` (token, weights, gradient, sum of

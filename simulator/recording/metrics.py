@@ -17,7 +17,7 @@ from laggard.simulator.recording.trace import Columns
 
 
 class Replica(Protocol):
-    """A node of which the model is measured.
+    """A node whose model is measured.
 
     Attributes:
         weight: push-sum's weight of the node.
@@ -28,7 +28,7 @@ class Replica(Protocol):
 
     @property
     def weights(self) -> Tensor:
-        """Its model `(ensemble, params)`."""
+        """The node's model `(ensemble, params)`."""
         ...
 
 
@@ -80,8 +80,8 @@ class Spread:
         return {name: np.concatenate([row[name] for row in self._rows]) for name in names}
 
 
-# Losses are buffered, since reading each would make a GPU's caller wait. They are summed after so
-# many, with the moment of each, so that a divergence has its update.
+# Losses are buffered, since reading each would make a GPU's caller wait. A full buffer is summed;
+# it has the moment of each loss, so that a divergence has its update. The limits count losses.
 FOLD = 1024
 FOLD_ON_GPU = 64 * FOLD
 

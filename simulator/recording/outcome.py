@@ -14,7 +14,7 @@ RESTORE_COLUMNS = {"time": "f8", "back": "f8", "server": "i8", "version": "i8", 
 
 
 class Divergence(NamedTuple):
-    """Where a member's loss or weights ceased to be finite."""
+    """The moment at which a member's loss or weights ceased to be finite."""
 
     updates: float
     time: float
@@ -42,18 +42,19 @@ class Outcome:
         reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or
             `stalled`.
         progress: the progress on each axis.
-        diverged: per member, where its loss ceased to be finite, or None.
+        diverged: for each member the moment at which its loss ceased to be finite, or None.
         stalled: what each node waits for and since when, where no event was left after a crash, or
             None.
-        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or
-            None.
+        models: the evaluated models `(evaluations, ensemble, params)` under `Evaluate.keep_models`,
+            else None.
         message_log: columns, a row per message, see `MessageLog.columns`; None where they were not
             recorded.
         restores: columns, a row per crash of a server: `time` and `back` (s; NaN where the run
             ended before), `server` (its rank), `version` (the updates that it had made), `lost`
-            (how many of these are lost). They are those whose `version` in `updates`, where it is
-            `target`, is from version - lost to version - 1: the version goes on after a restore,
-            and the status of their gradients stays applied. No columns where servers do not crash.
+            (the number of these that are lost). The lost updates are the rows of `updates` with
+            this server as `target` and with a `version` from version - lost to version - 1: the
+            version goes on after a restore, and the status of lost gradients stays applied. No
+            columns if no server crashes.
     """
 
     metrics: Columns

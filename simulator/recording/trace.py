@@ -98,7 +98,7 @@ class TraceColumns(dict[str, NDArray[Any]]):
         return TraceColumns(self._columns, arrived)
 
     def parts(self, rows: int) -> Iterator["TraceColumns"]:
-        """Parts of at most so many `rows`; at least one part."""
+        """Parts of at most `rows` rows each; at least one part."""
         for start in range(0, max(1, len(self._columns["time"])), rows):
             part = slice(start, start + rows)
             if self._arrived is None:

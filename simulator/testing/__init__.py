@@ -38,8 +38,8 @@ def check_algorithm(
             the algorithm accepts.
         task: a noisy quadratic by default; another task must give the same bits in an ensemble as
             alone.
-        updates: of each run.
-        seed: of everything random.
+        updates: the number of updates of each run.
+        seed: the seed of everything random.
 
     Raises:
         AssertionError: an identity does not hold; names it and the likely causes.

@@ -176,7 +176,7 @@ def check_reads(trial: Trial) -> None:
     for node in np.unique(rows["target"][applied]):
         versions = rows["version"][applied & (rows["target"] == node)]
         updated = len(versions) < 2 or versions.any()  # the version before the first update is 0
-        how = "were taken at weights that are no node's model, and count as fresh"
+        how = "were taken at weights that are not a node's model, and count as fresh"
         _expect(updated, f"gradients of worker {node} {how}")
 
 

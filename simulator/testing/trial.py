@@ -115,7 +115,7 @@ class Bowl:
         return torch.logspace(0, -2, self.dim, dtype=torch.float64)
 
     def layers(self) -> list[EqualLayer]:
-        """Its coordinates, for pipelines to cut."""
+        """The layers: one per coordinate, for pipelines to cut."""
         return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:
@@ -166,7 +166,9 @@ class Trial:
 
     def run(self, rule: Rule | None = None, **options: Any) -> Outcome:
         """One run, with further arguments of `simulate`."""
-        algorithm = self.make(self.rule if rule is None else rule)
+        if rule is None:
+            rule = self.rule
+        algorithm = self.make(rule)
         # A method that drops every gradient would run for ever by its updates alone.
         limit = PATIENCE * self.cluster.workers * self.updates
         stop = Stop(updates=self.updates, gradients=limit)

@@ -1,3 +1,3 @@
-"""When things happen: clock, events, slowdowns, random streams and distributions. Nothing here
+"""Virtual time: clock, events, slowdowns, random streams and distributions. Nothing here
 imports torch.
 """

@@ -60,7 +60,7 @@ class Clock(Environment):
 
     Attributes:
         stopped: set this to end the run after the present event.
-        after_work: schedules the end of a node's work in so many seconds, as `after` does unless
+        after_work: schedules the end of a node's work after a delay (s), as `after` does unless
             ties are random.
     """
 
@@ -71,7 +71,8 @@ class Clock(Environment):
 
         Args:
             ties: draws the order of work that ends in one instant.
-            moments: of crashes and returns (s); an end of work that falls on one comes after it.
+            moments: the moments of crashes and returns (s); an end of work that falls on one comes
+                after it.
         """
         super().__init__()
         self._ties = ties

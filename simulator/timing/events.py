@@ -157,7 +157,7 @@ def new_work(node: Owner, gradient: "Gradient | None", callbacks: Callbacks | No
 
 
 class BucketReady(Verb):
-    """Fires with the gradient when one of its buckets is ready, while `work` goes on."""
+    """An event that fires with the gradient when a bucket is ready, while `work` goes on."""
 
     __slots__ = ("_value", "callbacks", "role", "work")
 
@@ -172,7 +172,7 @@ class BucketReady(Verb):
 
 
 class Timeout(Verb):
-    """Fires after some seconds, in which its node may compute; `|` cancels it where it loses."""
+    """An event that fires after some seconds; its node may compute, and `|` cancels a loser."""
 
     __slots__ = ("_value", "callbacks", "node", "role")
 
@@ -192,7 +192,7 @@ class Timeout(Verb):
 
 
 class Departure(Verb):
-    """Fires when the last byte of a message has left its sender."""
+    """An event that fires when the last byte of a message has left its sender."""
 
     __slots__ = ("_value", "callbacks", "env", "role")
 

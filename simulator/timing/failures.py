@@ -21,7 +21,7 @@ from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 @dataclass(frozen=True)
 class Checkpoint(Settings):
-    """How often each server saves its weights and the state of its rule, in no virtual time.
+    """The period at which servers save their weights and their rule's state, in no virtual time.
 
     Without a period the only checkpoint is the model at the start. With period T seconds and
     crashes after exponential times of rate r, the age of the last checkpoint at a crash has the
@@ -62,7 +62,7 @@ class ServerCrash(Settings):
         at: when it crashes (s).
         uptime: instead, the time from the start, and from each return, to the next crash (s): a
             number, or a law.
-        restore_seconds: from a crash to the return (s).
+        restore_seconds: the time from a crash to the return (s).
         shard: the number of the server's shard, from 0.
 
     Source: Qiao et al. (2019), arXiv 1810.07354 (partial recovery).
@@ -76,15 +76,13 @@ class ServerCrash(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.at is None) == (self.uptime is None):
-            raise InvalidSettingError(
-                "ServerCrash", "at", "either a moment as at, or an uptime", self.at
-            )
+            raise InvalidSettingError("ServerCrash", "at", "either at or uptime, not both", self.at)
         if self.uptime is not None and not is_law(self.uptime):
             bounded(self, "uptime", above=0, most=HUGE)
 
     @property
     def first(self) -> float:
-        """When it first crashes (s), or the mean of that by its law."""
+        """The time of the first crash (s), or its mean under a law."""
         if self.uptime is not None:
             return mean_of(self.uptime)
         return self.at or 0.0
@@ -113,11 +111,11 @@ def unite_server_crashes(crashes: Sequence[ServerCrash]) -> list[ServerCrash]:
 
 
 class CrashRule(NamedTuple):
-    """How a method without a server goes on after a crash.
+    """The rule by which a method without a server continues after a crash.
 
     Attributes:
         shrinks: whether the others go on without a node that is down; else they wait for it.
-        seconds: how long the nodes take to notice and to meet again (s).
+        seconds: the time that the nodes take to notice and to meet again (s).
         one_model: whether all nodes have the same model after as many updates.
     """
 

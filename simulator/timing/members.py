@@ -9,7 +9,7 @@ from laggard.simulator.timing.distributions.distribution import check_seconds, i
 
 @dataclass(frozen=True)
 class Members(Settings):
-    """When workers join, leave and come back, as spot instances and volunteers do.
+    """The times at which workers join, leave and come back, as spot instances and volunteers do.
 
     Each worker is away up to `start`, then in turn up for `uptime` and away for `downtime`. A law
     is drawn each time, and each worker has random streams of its own. In the long run
@@ -23,8 +23,8 @@ class Members(Settings):
 
     Attributes:
         start: when a worker first joins (s): a number, or a law that is drawn for each worker.
-        uptime: how long a worker stays (s); null is for ever.
-        downtime: how long a worker that has left is away (s); null is for ever.
+        uptime: the time for which a worker stays (s); null is for ever.
+        downtime: the time for which a worker that has left is away (s); null is for ever.
     """
 
     start: float | Distribution = 0.0

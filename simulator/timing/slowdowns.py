@@ -69,7 +69,7 @@ class Group(Settings):
         return rank in self.ranks
 
     def bound(self, rng: Generator) -> Any:
-        """Itself: its moments are not random."""
+        """The slowdown itself: its moments are not random."""
         return self
 
 
@@ -78,7 +78,7 @@ class Factor(Group):
     """Workers that are always `factor` times as slow (0.5: twice as fast).
 
     Attributes:
-        factor: by which their compute times are multiplied.
+        factor: the factor on their compute times.
     """
 
     _: KW_ONLY
@@ -93,7 +93,7 @@ class Window(Group):
     """Workers that are `factor` times as slow from `start` to `end`, and unchanged outside.
 
     Attributes:
-        factor: by which their compute times are multiplied.
+        factor: the factor on their compute times.
         start: when the slowdown begins (s).
         end: when it ends (s), above `start`.
     """
@@ -127,7 +127,7 @@ class Markov(Group):
     Source: Gilbert (1960), the two-state chain.
 
     Attributes:
-        factor: by which their compute times are multiplied in the slow state.
+        factor: the factor on their compute times in the slow state.
         slow_for: mean duration of the slow state (s).
         fast_for: mean duration of the normal state (s).
     """
@@ -197,8 +197,9 @@ class MarkovPath(StepFunction):
     def _enter(self, slow: bool, begin: float) -> None:
         """Enter a state at `begin` (s), and draw its end."""
         mean = self._chain.slow_for if slow else self._chain.fast_for
+        factor = self._chain.factor if slow else 1.0
         self._slow = slow
-        self.values.append(self._chain.factor if slow else 1.0)
+        self.values.append(factor)
         self.moments.append(begin + self._rng.exponential(mean))
 
 
@@ -289,7 +290,7 @@ class Recorded:
         return rank in self.by_worker
 
     def bound(self, rng: Generator) -> "Recorded":
-        """Itself: its moments are not random."""
+        """The slowdown itself: its moments are not random."""
         return self
 
 
@@ -310,7 +311,7 @@ def multiply_windows(windows: Sequence[Window]) -> StepFunction:
 def apply_slowdowns(
     seconds: float, now: float, slowdowns: Sequence[Slowdown | StepFunction]
 ) -> float:
-    """How long work of `seconds` at full speed takes from `now` on, with all factors multiplied.
+    """The time that work of `seconds` at full speed takes from `now` on, under all factors.
 
     The worker's speed is 1 / prod(factors), constant between the moments at which a factor changes:
     the work done is integrated from one such moment to the next.

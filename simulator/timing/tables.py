@@ -43,8 +43,8 @@ class ForeignTable:
     Attributes:
         owner: the setting that names the file, for errors.
         path: the file.
-        names: of the columns.
-        lines: the line of the file that each row stands in.
+        names: the names of the columns.
+        lines: the line in the file of each row.
         rows: the cells of each row, as many as there are names.
         decimal_comma: whether numbers are written with a comma.
     """
@@ -57,7 +57,7 @@ class ForeignTable:
     decimal_comma: bool
 
     def find(self, *names: str) -> int | None:
-        """The place of the column with the first of these names that the table has.
+        """The index of the column with the first of these names that the table has.
 
         Raises:
             InvalidSettingError: two columns have that name.
@@ -72,7 +72,7 @@ class ForeignTable:
         return None
 
     def require(self, *names: str) -> list[int]:
-        """The places of the columns with these names.
+        """The indices of the columns with these names.
 
         Raises:
             InvalidSettingError: one of them is missing.
@@ -112,7 +112,7 @@ class ForeignTable:
         differs.
 
         Raises:
-            InvalidSettingError: a cell is empty or is no rank.
+            InvalidSettingError: a cell is empty or is not a rank.
         """
         cells = [[row[place] for row in self.rows] for place in places]
         every = [cell for column in cells for cell in column]
@@ -295,7 +295,7 @@ def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -
             owner,
             "file",
             "numbers with a decimal point, or all with a decimal comma",
-            f"{commas[0]} in {path}, of which the comma may be either",
+            f"{commas[0]} in {path}, whose comma may be decimal or separate thousands",
         )
     return True
 
@@ -307,8 +307,8 @@ def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = N
     which a warning then tells; without either numbers are in laggard's own unit.
 
     Raises:
-        InvalidSettingError: the key is no unit or contradicts the name, or the name may mean bits
-            or bytes.
+        InvalidSettingError: the key is not a unit or contradicts the name, or the name may mean
+            bits or bytes.
     """
     name = table.names[place]
     key = "bandwidth_unit" if quantity == "bandwidth" else "unit"

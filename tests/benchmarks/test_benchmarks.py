@@ -44,7 +44,7 @@ def test_numbers_have_three_digits(number, text):
     assert rounded(number) == text
 
 
-def test_a_speed_is_work_over_process_time(monkeypatch):
+def test_speed_is_work_over_process_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(alternation, "process_time", lambda: now[0])
 
@@ -90,7 +90,7 @@ class Timed(Quadratic):
     ("algorithm", "workers"), [(AsyncPS(Rule()), 4), (SyncPS(Rule()), 4), (Delayed(Rule()), 1)]
 )
 @pytest.mark.parametrize("members", [1, 3])
-def test_the_engine_is_as_fast_as_its_gradients(algorithm, workers, members, monkeypatch):
+def test_engine_is_as_fast_as_its_gradients(algorithm, workers, members, monkeypatch):
     task = Timed(dim=2, noise=0.1)
     task.lanes = 1  # nothing but what is asked for
     monkeypatch.setattr(gradients, "perf_counter", lambda: task.now)
@@ -98,7 +98,7 @@ def test_the_engine_is_as_fast_as_its_gradients(algorithm, workers, members, mon
     assert gradients.engine_speed(given, 400) == pytest.approx(500, rel=0.02)
 
 
-def test_text_book_lenet5_is_the_same_function():
+def test_textbook_lenet5_is_the_same_function():
     ours, theirs = LeNet5().build((1, 28, 28), 10), plain.text_book_lenet5()
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         other.data = mine.data
@@ -106,7 +106,7 @@ def test_text_book_lenet5_is_the_same_function():
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_plain_loop_learns_where_the_data_lies(monkeypatch):
+def test_plain_loop_learns_where_the_data_lies(monkeypatch):
     waits = []
     monkeypatch.setattr(plain, "wait_for", waits.append)
     data = gradients.mnist_shaped(samples=50, tested=20)
@@ -206,7 +206,7 @@ def test_sixteen_workers_nearly_match_best_plain_loop(method):
     assert best_of(4, ratio, 0.8) >= 0.8
 
 
-def test_recorded_updates_are_held_against_a_gibibyte(monkeypatch):
+def test_recorded_updates_fit_a_gibibyte(monkeypatch):
     monkeypatch.setattr(clock, "in_a_process", lambda *_: (2**30, 3 * 10**7, 5e6))
     (row,) = clock.recording(False, torch.device("cpu"))
     assert row.ratios == [1.0]

@@ -101,7 +101,7 @@ def test_main_of_any_kind_sweeps_in_processes(how, toy, tmp_path):
     assert {folder: contents(tmp_path / "2" / folder) for folder in alone} == alone
 
 
-def test_entry_that_cannot_be_pickled_is_one_line(toy, monkeypatch):
+def test_unpicklable_entry_gives_one_line_error(toy, monkeypatch):
     main = type(sys)("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
     exec(
@@ -143,7 +143,7 @@ class Absolute(Base, DCASGDc):
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("has_source", [True, False])
-def test_what_a_class_of_main_uses_is_hashed(change, has_source, toy, monkeypatch):
+def test_names_used_by_class_are_hashed(change, has_source, toy, monkeypatch):
     import linecache
 
     hashes = []

@@ -118,12 +118,12 @@ def test_commands_and_options_are_frozen():
 
 
 @pytest.mark.parametrize("name", ["trace", "calibrate", "compare-real", "real measure", "real"])
-def test_an_unknown_command_is_one_line(laggard, name):
+def test_unknown_command_gives_one_line_error(laggard, name):
     code, out, err = laggard(*name.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_laggard_alone_shows_help_and_knows_its_version(laggard):
+def test_laggard_alone_shows_help_and_version(laggard):
     code, out, err = laggard()
     assert (code, err) == (0, "")
     assert out.startswith("usage: laggard")
@@ -306,9 +306,7 @@ def test_validate_warns_of_equal_weights_of_uneven_shards(laggard, tmp_path, cha
         ("network: {bandwidth: 100, message_bytes: 50}", "async_ps", None),
     ],
 )  # fmt: skip
-def test_validate_tells_workers_that_server_keeps_up_with(
-    laggard, tmp_path, cluster, method, served
-):
+def test_validate_reports_workers_that_server_can_serve(laggard, tmp_path, cluster, method, served):
     """Workers take 1 s a gradient."""
     path = tmp_path / "busy.yaml"
     path.write_text(
@@ -331,7 +329,7 @@ def test_validate_tells_workers_that_server_keeps_up_with(
         ("{uptime: 60}", "0 % of the workers are up; with downtime: null none comes back"),
     ],
 )
-def test_validate_tells_share_of_workers_that_are_up(laggard, tmp_path, members, note):
+def test_validate_reports_share_of_workers_up(laggard, tmp_path, members, note):
     path = tmp_path / "spot.yaml"
     path.write_text(f"cluster: {{members: {members}}}\ntask: {{model: timing}}\n")
     code, out, err = laggard("validate", path)
@@ -406,7 +404,7 @@ def test_list_has_every_entry(laggard):
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in words
 
 
-def test_validate_names_all_errors_and_run_one(laggard, tmp_path):
+def test_validate_names_all_errors_and_run_names_one(laggard, tmp_path):
     file = tmp_path / "mistakes.yaml"
     file.write_text(
         "cluster: {workers: zero, ties: no}\nlearning: {lr: x}\nstop: {epoch: 3}\nalgorithm: async_p\n"
@@ -490,7 +488,7 @@ def test_list_is_wrapped_in_a_terminal(laggard, monkeypatch, width):
     assert (wrapped == flat) == (width == 120)  # as in a file
 
 
-def test_no_section_is_called_like_an_entry():
+def test_sections_and_entries_have_distinct_names():
     """Otherwise `laggard list NAME` would be ambiguous."""
     assert not set(TABLES) & {name for table in TABLES.values() for name in table}
 
@@ -522,14 +520,14 @@ def test_every_entry_of_a_choice_is_listed():
         ("run", "laggard run: the following arguments are required: CONFIG"),
     ],
 )
-def test_mistake_is_one_line(laggard, toy, words, said):
+def test_mistake_gives_one_line_error(laggard, toy, words, said):
     path = str(toy())
     code, out, err = laggard(*words.replace("TOY", path).split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(said.replace("TOY", path))
 
 
-def test_missing_data_is_one_line(laggard, toy, monkeypatch):
+def test_missing_data_give_one_line_error(laggard, toy, monkeypatch):
     from laggard.models import DataMissingError
 
     def offline(name):
@@ -542,7 +540,7 @@ def test_missing_data_is_one_line(laggard, toy, monkeypatch):
     assert (code, out, err) == (2, "", "FashionMNIST is missing: put it there\n")
 
 
-def test_failed_run_is_one_line_and_code_1(laggard, toy, monkeypatch):
+def test_failed_run_gives_one_line_and_code_1(laggard, toy, monkeypatch):
     def deadlock(*args, **kwargs):
         raise Deadlock("deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message")
 
@@ -561,7 +559,7 @@ def test_failed_run_is_one_line_and_code_1(laggard, toy, monkeypatch):
     assert total == "2 of 2 runs failed"
 
 
-def test_ctrl_c_says_what_is_saved(laggard, toy, monkeypatch):
+def test_ctrl_c_reports_saved_runs(laggard, toy, monkeypatch):
     from laggard.experiments.running import run as runs
 
     simulate, calls = runs.simulate, []
@@ -638,7 +636,7 @@ sys.exit(entry())
 """
 
 
-def test_figure_of_a_run_spares_its_sweep(laggard, toy):
+def test_figure_of_run_keeps_that_of_sweep(laggard, toy):
     laggard("sweep", toy(GRID))
     figure = Path("results/toy/figure.png")
     figure.write_text("the sweep's")
@@ -703,7 +701,7 @@ def test_unexpected_error_keeps_its_traceback(laggard, toy, monkeypatch):
         ("latency: 100", "quadratic", ["latency"]),
     ],
 )
-def test_networks_that_are_hardly_meant_have_a_warning(network, task, told, tmp_path, capsys):
+def test_implausible_networks_have_a_warning(network, task, told, tmp_path, capsys):
     """A bandwidth without bytes changes nothing; a number without a unit may be meant in Gb/s."""
     for name, bandwidth in (("slow", 10), ("outage", 0)):
         rows = f"sender,receiver,from,to,bandwidth,latency\n,,1,2,{bandwidth},\n"

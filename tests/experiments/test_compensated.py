@@ -34,5 +34,5 @@ def test_every_compensation_has_a_row(left):
 
 
 @pytest.mark.parametrize("name", [name for name in COMPENSATIONS if name in EXPECTED])
-def test_what_is_left_is_the_formulas(left, name):
+def test_remaining_shares_follow_formulas(left, name):
     np.testing.assert_allclose(left.loc[name], EXPECTED[name], rtol=1e-3)

@@ -51,7 +51,7 @@ def test_invalid_yaml_is_named_with_its_place(toy, text, message):
 
 def test_unreadable_file_is_named(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: is no text in UTF-8")
+    assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: not text in UTF-8")
 
 
 def test_malformed_override_is_named(toy):
@@ -97,7 +97,7 @@ def test_overrides_change_what_the_file_says(stragglers):
     assert config.learning.compensation == load(path).learning.compensation
 
 
-def test_an_override_fixes_a_swept_key(toy):
+def test_override_fixes_a_swept_key(toy):
     path = toy("sweep: {learning.lr: [0.1, 0.2], seed: [0, 1]}")
     assert load(path, "learning.lr=0.5").sweep == {"seed": [0, 1]}
     assert load(path, "sweep.learning.lr=[0.3]").sweep == {"learning.lr": [0.3], "seed": [0, 1]}

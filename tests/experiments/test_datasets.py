@@ -113,7 +113,7 @@ def test_table_of_shards_refuses_held_out_samples(tmp_path, mistake):
 
 
 @pytest.mark.parametrize("release", ["CIFAR10", "CIFAR100"])
-def test_broken_release_is_one_line(release, small_cifar, tmp_path, mistake, capsys):
+def test_broken_release_gives_one_line_error(release, small_cifar, tmp_path, mistake, capsys):
     found = getattr(cifar, release)
     file = tmp_path / found.folder / found.test
     file.write_bytes(file.read_bytes()[:-100])
@@ -258,14 +258,14 @@ def test_table_gives_workers_their_samples(data, suffix):
         ("worker,sample 0,a 1,2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1,-2", "task.partition.file: expected two numbers"),
         ("worker,sample 0,1 1", "task.partition.file: expected two numbers"),
-        ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected every row once"),
+        ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected each row once"),
         ("worker,sample 0,1 0,2", "task: partition: expected samples for each of 2 workers"),
         ("worker,sample 0,1 1,2 3,0", "task: partition: expected samples for each of 2 workers"),
         ("worker,sample 0,1 1,10", "task: partition: expected samples from 0 to 9"),
     ],
 )
 @pytest.mark.parametrize("name", ["synthetic", "own:ten"])
-def test_unfit_table_of_shards_is_one_line(
+def test_unfit_table_of_shards_gives_one_line_error(
     name,
     rows,
     key,

@@ -46,7 +46,7 @@ def test_doctor_names_missing_files_of_data_sets(data, tmp_path):
     assert diagnoses(tmp_path)["cifar10"].state == "missing"
 
 
-def test_a_folder_that_cannot_be_written_is_broken(data, tmp_path, capsys):
+def test_folder_that_cannot_be_written_is_broken(data, tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["doctor", "--out", str(tmp_path / "file")]) == 1
     *_, results, last = capsys.readouterr().out.splitlines()

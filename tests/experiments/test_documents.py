@@ -90,7 +90,7 @@ OWN = (
 
 
 @pytest.mark.parametrize("lines", list(permutations(OWN)))
-def test_own_axes_stay_in_any_order(write, lines):
+def test_own_axes_are_kept_in_any_order(write, lines):
     """The keys that a file sets take away axes of its base, not its own."""
     own = load(write("\n".join(("base: base.yaml", *lines))))
     assert own.sweep == {"learning.lr": [0.3, 0.4], "cluster.workers": [2, 4]}
@@ -143,7 +143,7 @@ def test_error_names_the_file_of_its_key(write):
     } == {str(own)}
 
 
-def test_name_and_question_are_its_own(write):
+def test_name_and_question_are_not_inherited(write):
     config = load(write("# And mine?\nbase: base.yaml\n"))
     assert (config.name, config.question) == ("own", "And mine?")
     assert load(write("base: base.yaml\n")).question == ""
@@ -196,7 +196,7 @@ def test_base_may_have_a_base_elsewhere(write, tmp_path):
         ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
     ],
 )
-def test_a_mistake_is_one_line(write, own, expected):
+def test_mistake_gives_one_line_error(write, own, expected):
     write("base: own.yaml\n", "other.yaml")
     with pytest.raises(ConfigError) as refused:
         load(write(own))
@@ -231,7 +231,7 @@ def test_ambiguous_name_of_an_example_is_refused(monkeypatch):
         find_config("example:x")
 
 
-def test_the_command_knows_examples(capsys):
+def test_command_knows_examples(capsys):
     assert main(["list", "examples"]) == 0
     names = {
         line.strip().partition(":")[0]

@@ -64,7 +64,7 @@ def median_of_scipy(times, followed, never):
     return float(below[0]) if len(below) else None
 
 
-def test_a_worked_example_of_the_median():
+def test_worked_example_of_the_median():
     """At 1: 1 of 5, S = 0.8. One leaves at 2. At 3: 1 of 3, S = 0.533. At 4: 1 of 2, S = 0.267."""
     of = time_to_reach([1, NAN, 3, 4, NAN], [9, 2, 9, 9, 5], [False] * 5)
     assert (of.value, of.kind, of.reached, of.n) == (4, "median", 3, 5)

@@ -71,7 +71,7 @@ def test_folder_in_place_of_an_index_is_named(toy, tmp_path, capsys):
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
     ],
 )
-def test_lack_of_memory_is_one_line(
+def test_lack_of_memory_gives_one_line_error(
     toy,
     tmp_path,
     monkeypatch,

@@ -149,7 +149,7 @@ def test_keys_that_follow_from_others_need_no_panels(tmp_path):
         ("occupation", f"  seeds: {41}\n", {"stop": "{updates: 2}"}, "at most 40 bars, got 41"),
     ],
 )
-def test_sweep_that_does_not_fit_names_where(tmp_path, name, axes, overrides, error):
+def test_too_large_sweep_names_where(tmp_path, name, axes, overrides, error):
     overrides = {"cluster.slowdowns": "[]", **overrides}
     results = swept(tmp_path, axes, **overrides)
     with pytest.raises(ValueError, match=error):
@@ -157,7 +157,7 @@ def test_sweep_that_does_not_fit_names_where(tmp_path, name, axes, overrides, er
 
 
 @pytest.mark.slow
-def test_where_of_plot_chooses_what_fits(tmp_path, mistake):
+def test_plot_where_selects_runs_that_fit(tmp_path, mistake):
     folder = tmp_path / "toy"
     axes = f"{METHODS}  cluster.workers: {list(range(1, 14))}\n"
     swept(tmp_path, axes, **{"cluster.slowdowns": "[]"})

@@ -134,7 +134,7 @@ def test_histogram_shows_shares_of_applied_gradients_only(asynchronous, backup):
     assert "dropped" not in panels[0].get_title(loc="left")
 
 
-def test_wide_bins_are_said_to_be_wide():
+def test_wide_bins_are_noted():
     of = result(workers=64, accuracy=False)
     of.updates.loc[0, "staleness"] = 150
     axes = figures.comparison([of]).axes[2]
@@ -310,7 +310,7 @@ def test_timeline_has_bars_for_computing_and_status(cancelling):
     np.testing.assert_array_equal(drawn(axes)["applied"], ticks)
 
 
-def test_a_timelines_colours_are_the_staleness(asynchronous):
+def test_timeline_colours_bars_by_staleness(asynchronous):
     figure = figures.timeline(asynchronous, until=0.3)
     axes, bar = figure.axes
     assert axes.get_xlim() == (0, 0.3)
@@ -329,7 +329,7 @@ def test_timeline_shows_chosen_workers_and_names_hidden(asynchronous):
     assert "not shown: workers 1, 3" in words(figure)
 
 
-def test_staleness_over_time_is_each_workers_rolling_mean(asynchronous):
+def test_staleness_over_time_is_a_rolling_mean(asynchronous):
     histogram, right = figures.staleness(asynchronous).axes
     assert bars(histogram)[:, 2].sum() == pytest.approx(1)
     of = asynchronous.updates.query("worker == 2 and status == 'applied'")
@@ -339,7 +339,7 @@ def test_staleness_over_time_is_each_workers_rolling_mean(asynchronous):
     assert set(drawn(right)["mean"][:, 1]) == {applied(asynchronous).mean()}
 
 
-def test_of_many_workers_the_stalest_has_a_colour():
+def test_only_stalest_of_many_workers_is_coloured():
     figure = figures.staleness(result(workers=12))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["stalest worker", "mean"]
     assert "the stalest worker, 0; grey: the other 11" in words(figure)
@@ -383,7 +383,7 @@ def test_figure_is_written_in_format_of_suffix(tmp_path, backup, draw, suffix):
     assert path.read_bytes() == first, "the same data should give the same bytes"
 
 
-def test_a_failed_save_leaves_what_was_there(tmp_path):
+def test_failed_save_keeps_the_old_file(tmp_path):
     path = tmp_path / "figure.nonsense"
     path.write_text("before")
     with pytest.raises(
@@ -395,7 +395,7 @@ def test_a_failed_save_leaves_what_was_there(tmp_path):
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "before")]
 
 
-def test_a_target_that_cannot_be_written_is_named(tmp_path):
+def test_target_that_cannot_be_written_is_named(tmp_path):
     path = tmp_path / "figure.png"
     path.mkdir()
     with pytest.raises(OSError, match="Is a directory") as caught:

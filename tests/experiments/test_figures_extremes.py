@@ -41,25 +41,25 @@ def plain(bench):
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
-def test_a_run_of_which_nothing_was_applied(plain, name):
+def test_run_without_applied_gradients_is_drawn(plain, name):
     drawn(name, [changed(plain, updates=plain.updates.assign(status="cancelled"))])
     drawn(name, [changed(plain, updates=plain.updates.iloc[:0])])
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
-def test_a_run_that_was_evaluated_once(plain, name):
+def test_run_with_one_evaluation_is_drawn(plain, name):
     drawn(name, [changed(plain, metrics=plain.metrics.iloc[:1])])
 
 
 @pytest.mark.parametrize("name", ["comparison", "learning", "curves", "staleness"])
-def test_a_run_that_diverged_from_the_start(plain, name):
+def test_run_diverged_from_start_is_drawn(plain, name):
     metrics = plain.metrics.assign(test_loss=np.nan, train_loss=np.nan)
     drawn(name, [changed(plain, metrics=metrics)])
     drawn(name, [changed(plain, metrics=metrics.assign(test_accuracy=np.nan)), plain][:1])
 
 
 @pytest.mark.parametrize("name", ["lr_delay", "cliff"])
-def test_a_grid_of_which_everything_diverged(bench, name):
+def test_diverged_grid_is_drawn(bench, name):
     sweep = "algorithm: {name: delayed, delay: %d}\nlearning: {optimizer: sgd}\nsweep: {learning.lr: [1e20, 1e30]}\n"
     runs = [
         bench(TEXT.replace("workers: 3", "workers: 1") + sweep % D, **{"algorithm.delay": D})
@@ -71,18 +71,18 @@ def test_a_grid_of_which_everything_diverged(bench, name):
 
 
 @pytest.mark.parametrize("name", [*EVERYWHERE, "consensus"])
-def test_sixty_four_workers(bench, name):
+def test_sixty_four_workers_are_drawn(bench, name):
     method = "algorithm: dpsgd\n" if name == "consensus" else ""
     drawn(name, [bench(TEXT.replace("workers: 3", "workers: 64") + method)])
 
 
 @pytest.mark.parametrize("name", ["comparison", "learning", "curves", "cliff"])
-def test_forty_lines(bench, name):
+def test_forty_lines_are_drawn(bench, name):
     lrs = ", ".join(f"{0.001 * 1.1**k:.6f}" for k in range(40))
     drawn(name, [bench(f"{TEXT}sweep: {{learning.lr: [{lrs}]}}\n")])
 
 
-def test_forty_delays_on_one_cliff(plain):
+def test_forty_delays_fit_one_cliff(plain):
     metrics = plain.metrics.assign(**{"learning.lr": 0.1})
     other = plain.metrics.assign(**{"learning.lr": 0.2})
     runs = [

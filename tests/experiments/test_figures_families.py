@@ -301,7 +301,7 @@ def test_host_card_counts_bytes_across_host_boundary(bench, method):
     assert found == pytest.approx(pd.concat(sums).to_dict())
 
 
-def test_a_message_is_spread_evenly_over_its_way(bench):
+def test_message_is_spread_evenly_over_its_time(bench):
     run = bench("cluster: {workers: 1, network: {bandwidth: 1, message_bytes: 4}}\n"
                 "task: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")  # fmt: skip
     edges = figures.utilisation(run, bins=9).axes[0].collections[0]
@@ -325,7 +325,7 @@ def test_a_message_is_spread_evenly_over_its_way(bench):
         figures.utilisation(weightless)
 
 
-def test_arrivals_part_a_timelines_thin_bars(logged):
+def test_arrivals_divide_thin_bars_of_timeline(logged):
     axes = figures.timeline(logged).axes[0]
     bars = {of.get_label(): of.patches for of in axes.containers}
     until = axes.get_xlim()[1]
@@ -382,7 +382,7 @@ def test_consensus_draws_metrics_and_refuses_server_methods(bench, grid):
         ("{name: all_reduce}", 5, [20], [(4, 4)]),
     ],
 )
-def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
+def test_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
     run = bench(
         f"cluster: {{workers: {workers}}}\nalgorithm: {method}\n{GOSSIP.replace('20', '1')}"
     )
@@ -429,7 +429,7 @@ def test_collectives_that_share_a_graph_are_both_named(bench):
     )
 
 
-def test_a_torus_stands_on_a_grid(bench):
+def test_torus_stands_on_a_grid(bench):
     run = bench(
         "cluster: {workers: 12, network: {topology: torus}}\nalgorithm: dpsgd\n"
         + GOSSIP.replace("20", "1")
@@ -514,7 +514,7 @@ def test_cliff_ticks_are_swept_rates_without_overlap(bench) -> None:
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_a_histogram_pools_the_seeds_of_a_setting(bench) -> None:
+def test_histogram_pools_the_seeds_of_a_setting(bench) -> None:
     runs = [
         bench(
             f"{TIMED.replace('seed: 0', f'seed: {seed}')}algorithm: {name}",
@@ -581,14 +581,14 @@ def test_note_counts_messages_that_are_not_drawn(logged, monkeypatch):
     ("away", "note"),
     [("", "blank: waiting"), (", uptime: 2, downtime: 1", "blank: waiting, or away")],
 )
-def test_timeline_says_what_is_blank(bench, away, note):
+def test_timeline_explains_blanks(bench, away, note):
     members = f"members: {{start: 0{away}}}"
     text = f"cluster: {{workers: 2, {members}}}\ntask: {{model: timing}}\nstop: {{updates: 9}}\n"
     figure = figures.timeline(bench(f"{text}algorithm: async_ps\n"))
     assert [text.get_text() for text in figure.texts if text.get_text() == note] == [note]
 
 
-def test_target_time_takes_the_best_rate_of_each_number_of_workers(tmp_path):
+def test_target_time_takes_best_rate_per_cluster_size(tmp_path):
     """Without noise the loss is a quarter after a step at a rate of 1/2, and more at lower rates: so
     the third step of a second ends the fastest line, and one of workers that take two seconds.
     """

@@ -128,7 +128,7 @@ def test_run_without_config_has_no_theory():
         "algorithm: {name: delayed, delay: 2, ramp_to: 8, over: 20}\ncluster: {workers: 1}\n",
     ],
 )
-def test_where_theory_says_nothing_nothing_is_drawn(bench, text):
+def test_no_theory_is_drawn_where_unknown(bench, text):
     run = bench(text + "task: {model: timing}\nstop: {updates: 20}\n")
     assert staleness_theory(run.config) is None
     axes = figures.histograms([run]).axes[0]
@@ -136,7 +136,7 @@ def test_where_theory_says_nothing_nothing_is_drawn(bench, text):
     assert "theory" not in axes.get_title(loc="left")
 
 
-def test_the_histogram_draws_the_law_and_the_shares(bench):
+def test_histogram_draws_the_law_and_the_shares(bench):
     run = bench(
         f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n"
     )
@@ -322,7 +322,7 @@ def test_recursion_of_p3_counts_latencies_shards_and_layers(bench, order):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("collective", ["ring", "hierarchical"])
-def test_all_reduce_over_trunks_takes_what_theory_says(bench, groups, sharing, known, collective):
+def test_all_reduce_over_trunks_takes_theory_time(bench, groups, sharing, known, collective):
     """In the last tree, ranks of neighbouring groups are in different halves, whose trunk all of
     them share.
     """
@@ -388,7 +388,7 @@ def beta_ratio(n, k, shift):
 
 
 @pytest.mark.parametrize(("P", "K"), [(1, 1), (8, 3), (8, 7), (8, 8), (40, 36)])
-def test_order_statistics_are_those_of_the_textbook(P, K):
+def test_order_statistics_match_the_textbook(P, K):
     same = [1.0] * P
     above = harmonic(P) - harmonic(P - K)
     assert order_statistic(Exponential(2.0), same, K) == pytest.approx(2 * above, rel=1e-4)
@@ -405,7 +405,7 @@ def test_order_statistics_are_those_of_the_textbook(P, K):
     assert order_statistic(Scaled(Constant(2.0), 3.0), same, K) == pytest.approx(6.0)
 
 
-def test_order_statistics_of_uneven_workers():
+def test_order_statistics_hold_for_uneven_workers():
     """Two exponential workers: the first of rate mu_1 + mu_2, and the sum of both is the sum of the
     means.
     """

@@ -154,7 +154,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_snapshot_is_refused_in_one_line(name, spec, tmp_path, interrupted):
+def test_damaged_snapshot_gives_one_line_error(name, spec, tmp_path, interrupted):
     damage, why = DAMAGED[name]
     file = interrupted(spec, tmp_path / "out")
     before = file.read_bytes()
@@ -228,7 +228,7 @@ def test_killed_process_resumes_bit_for_bit(toy, tmp_path):
     assert contents(result) == whole
 
 
-def test_sweep_resumes_and_removes_what_was_left(toy, tmp_path, interrupted):
+def test_sweep_resumes_and_removes_remains(toy, tmp_path, interrupted):
     """The snapshots are of processes that died before the sweep began."""
     config = load(toy("sweep: {seed: [0, 1, 2]}"))
     out = tmp_path / "out"

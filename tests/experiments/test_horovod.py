@@ -110,7 +110,7 @@ def test_imported_timeline_is_replayed(tmp_path, capsys):
     assert len(pd.read_csv(out / "compute.csv")) == SECONDS.size
 
 
-def test_tensor_outside_of_steps_is_told(tmp_path):
+def test_tensor_outside_of_steps_is_reported(tmp_path):
     path = write(tmp_path / "t.json", timeline(extra=["metric"]))
     with pytest.warns(UserWarning, match="not summed in each step, and left out: metric"):
         read = read_timeline(path)
@@ -131,15 +131,15 @@ def late(events):
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
-        ([], "no timeline of Horovod"),
-        ([{"ph": "X", "name": "ProfilerStep#1", "ts": 0, "dur": 1}], "no timeline of Horovod"),
+        ([], "not a timeline of Horovod"),
+        ([{"ph": "X", "name": "ProfilerStep#1", "ts": 0, "dur": 1}], "not a timeline of Horovod"),
         (timeline(SECONDS[:, :0]), "at least two steps"),
         (without_rank(timeline()), r"ranks \[0, 1, 2\] in step 3, got \[0, 1\]"),
         (late(timeline()), "ready after step"),
         ([{**item, "ts": "soon"} for item in timeline()], "microseconds >= 0 as ts"),
     ],
 )
-def test_broken_timeline_is_one_line(tmp_path, events, reason):
+def test_broken_timeline_gives_one_line_error(tmp_path, events, reason):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(events))
     with pytest.raises(ConfigError, match=reason) as refused:

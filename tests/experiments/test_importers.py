@@ -188,7 +188,7 @@ def test_damaged_trace_gives_its_whole_events(tmp_path: Path, damage: str) -> No
     assert by_worker(chrome_steps([path])) == [[0.5, 0.25]]
 
 
-def test_repairs_are_told(tmp_path: Path) -> None:
+def test_repairs_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(DAMAGED["no end"](profiled([0.5])))
     with pytest.warns(UserWarning, match="repaired a missing end"):
@@ -235,7 +235,7 @@ def test_many_truncated_traces_give_steps_or_one_line(tmp_path: Path) -> None:
     check_random_traces(tmp_path, range(1000, 3000))
 
 
-def test_the_steps_that_all_workers_have_are_kept(tmp_path: Path) -> None:
+def test_steps_of_all_workers_are_kept(tmp_path: Path) -> None:
     paths = [
         write(tmp_path / f"{worker}.json", chrome(worker, first=10 + worker)) for worker in range(2)
     ]
@@ -257,7 +257,7 @@ print(*[one.time_range.elapsed_us() / 1e6 for one in profiler.events() if "Profi
 
 
 @pytest.mark.slow
-def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
+def test_trace_written_by_pytorch_is_read(tmp_path: Path) -> None:
     """A subprocess writes it: the profiler crashes a process whose threads have computed
     gradients.
     """
@@ -277,7 +277,7 @@ def test_times_of_ranks_span_first_to_last_operation(
 
 
 @pytest.mark.parametrize("form", ["chrome", "straggler-analysis"])
-def test_an_imported_recording_is_replayed(
+def test_imported_recording_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     """A synchronous step takes as long as the slowest worker's."""
@@ -313,7 +313,10 @@ CHROME: Mapping[str, tuple[Any, str]] = {
     "truncated": (json.dumps(chrome(0))[:40], "a.json: expected a Chrome trace in JSON: "),
     "no JSON": ("\x00\xff", "a.json: expected a Chrome trace in JSON: "),
     "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
-    "a number": ("17", "a.json: traceEvents: expected a list of events: this is no Chrome trace"),
+    "a number": (
+        "17",
+        "a.json: traceEvents: expected a list of events: this is not a Chrome trace",
+    ),
     "no events": ({"traceEvents": 3}, "a.json: traceEvents: expected a list of events"),
     "no steps": (
         {"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]},
@@ -362,7 +365,7 @@ def refusal(mistake: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("name", CHROME)
-def test_a_broken_chrome_trace_is_one_line(
+def test_broken_chrome_trace_gives_one_line_error(
     name: str, tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
     content, message = CHROME[name]
@@ -437,14 +440,16 @@ TABLES: Mapping[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_broken_table_is_one_line(name: str, tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_broken_table_gives_one_line_error(
+    name: str, tmp_path: Path, refusal: Callable[..., str]
+) -> None:
     make, message = TABLES[name]
     path = write(tmp_path / "trace.parquet", make())
     line = refusal("straggler-analysis", path)
     assert line.startswith(f"{path}: {message}")
 
 
-def test_a_truncated_table_is_one_line(tmp_path: Path, refusal: Callable[..., str]) -> None:
+def test_truncated_table_gives_one_line_error(tmp_path: Path, refusal: Callable[..., str]) -> None:
     path = write(tmp_path / "trace.parquet", straggler_analysis())
     path.write_bytes(path.read_bytes()[:-30])
     line = refusal("straggler-analysis", path)

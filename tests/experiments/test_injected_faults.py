@@ -77,7 +77,7 @@ def cases(command, kind, counts, reference):
 
 
 @pytest.mark.parametrize(("command", "kind"), CASES)
-def test_failing_operation_is_one_line_and_loses_nothing(command, kind, server, toy, tmp_path):
+def test_failing_operation_gives_one_line_and_loses_nothing(command, kind, server, toy, tmp_path):
     path = toy(SWEEP)
     before, whole, out = tmp_path / "before", tmp_path / "whole", tmp_path / "out"
     assert main(["run", str(path), "sweep={}", "seed=0", "--out", str(before)]) == 0

@@ -90,7 +90,7 @@ def test_entry_point_is_refused_without_plugins(install, toy, tmp_path, mistake)
     sys.modules.pop("late", None)
 
 
-def test_two_entries_of_one_name_are_told(install, toy):
+def test_two_entries_of_one_name_are_reported(install, toy):
     for name, entry in (("one", "mine"), ("two", "mine"), ("three", "none")):
         value = f"{name}:Absolute"
         install(name, [("compensation", entry, value)], {"__init__.py": ABSOLUTE})

@@ -125,7 +125,7 @@ def test_label_with_unit_is_its_number(axes, labels, toy):
     assert [next(iter(spec.labels.values())) for spec in runs(config)] == labels
 
 
-def test_runs_with_unit_are_chosen_by_either(toy, tmp_path, capsys):
+def test_value_with_unit_is_selected_either_way(toy, tmp_path, capsys):
     of_texts, of_numbers = (
         [spec.id for spec in runs(load(toy(f"sweep: {{cluster.compute.mean: {values}}}")))]
         for values in ("[10 ms, 20 ms]", "[0.01, 0.02]")

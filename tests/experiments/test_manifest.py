@@ -28,7 +28,7 @@ def first_of(folder):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "sweep.json"])
-def test_flipped_bit_is_noticed(folder, name):
+def test_flipped_bit_is_detected(folder, name):
     path, _ = first_of(folder)
     file = path / name if name == "manifest.json" else folder / name
     whole, rng = file.read_bytes(), random.Random(7)

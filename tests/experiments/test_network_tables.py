@@ -101,7 +101,7 @@ def refusal(folder, kind, name, content, mistake):
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS_REFUSED)
-def test_broken_row_is_one_line(kind, row, tmp_path, mistake):
+def test_broken_row_gives_one_line_error(kind, row, tmp_path, mistake):
     table = TABLES[kind]
     content = f"{table['columns']}\n{table['valid']}\n{row}\n"
     message = refusal(tmp_path, kind, "table.csv", content, mistake)
@@ -111,7 +111,7 @@ def test_broken_row_is_one_line(kind, row, tmp_path, mistake):
 @pytest.mark.parametrize("content", ["", "x,y\n1,2\n", "COLUMNS\n", "\x00\n", None])
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
 @pytest.mark.parametrize("kind", TABLES)
-def test_file_without_a_table_is_one_line(kind, name, content, tmp_path, mistake):
+def test_file_without_table_gives_one_line_error(kind, name, content, tmp_path, mistake):
     if content is not None:
         content = content.replace("COLUMNS", TABLES[kind]["columns"])
     assert refusal(tmp_path, kind, name, content, mistake).startswith("expected ")

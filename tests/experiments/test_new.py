@@ -109,7 +109,7 @@ INVALID_NAMES = ["MyLaw", "my-law", "my_law.py", "../law", "2nd", "while"]
         ("model", "models", "NAME: there is a module models already"),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_mistake_gives_one_line_error(
     kind,
     name,
     message,

@@ -47,7 +47,7 @@ def line(toy: Callable[..., Path], tmp_path: Path) -> Result:
     return run(load(toy(text=LINE)), tmp_path)
 
 
-def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
+def test_one_workers_trace_follows_arithmetic(line: Result) -> None:
     """Weights arrive at 1 s, a gradient is done at 2 and there at 2.75; the next 1.75 s after the
     weights at 3.5.
     """
@@ -149,9 +149,7 @@ def damage(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("s", {"ph": "t"}), ("t", {"ph": "f", "bp": "e"}), ("s", {"tid": 5}), ("C", {"args": {"loss": "high"}}),
     ],
 )  # fmt: skip
-def test_the_checker_finds_planted_faults(
-    line: Result, phase: str, changes: dict[str, Any]
-) -> None:
+def test_checker_finds_planted_faults(line: Result, phase: str, changes: dict[str, Any]) -> None:
     found = traced(line)
     place = next(index for index, event in enumerate(found) if event["ph"] == phase)
     found[place] = damage(found[place], **changes)

@@ -62,7 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), 50))
-def test_key_at_another_level_is_told_its_place(first):
+def test_misplaced_key_gets_its_place(first):
     for place, wrong in CASES[first : first + 50]:
         problems = [str(error) for error in refusal(wrong)]
         assert any(place in problem for problem in problems), (place, wrong, problems)

@@ -57,7 +57,7 @@ def test_plain_yaml_is_read_unchanged():
     assert parse_yaml(text, "here") == {"a": values, "sizes": {"c": "d", "e": "f"}}
 
 
-def test_invalid_path_is_one_line(tmp_path):
+def test_invalid_path_gives_one_line_error(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load(f"{tmp_path}/a\0b")
 

@@ -282,7 +282,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_missing_or_broken_plugin_is_one_line(name, module, toy, tmp_path, mistake):
+def test_missing_or_broken_plugin_gives_one_line_error(name, module, toy, tmp_path, mistake):
     from fnmatch import fnmatchcase
 
     for file in {"mine", name.partition(":")[0].partition(".")[0], "helping"} & set(SOURCES):
@@ -588,7 +588,7 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
         ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
     ],
 )
-def test_broken_network_is_one_line(keys, message, module, toy):
+def test_broken_network_gives_one_line_error(keys, message, module, toy):
     from fnmatch import fnmatchcase
 
     module("nets", MODULES)

@@ -61,7 +61,7 @@ def test_preset_of_a_gpu_has_the_measured_speed(toy, name, images):
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(toy, override, message):
+def test_mistake_gives_one_line_error(toy, override, message):
     with pytest.raises(ConfigError, match=r"^[^\n]*$") as caught:
         load(toy(), "task={model: network_timing}", override)
     assert message in str(caught.value)

@@ -80,7 +80,7 @@ def test_rows_that_missed_the_target_come_last(toy, tmp_path):
         ("evaluate={every_updates: 3, target_accuracy: 0.7}", "one seed cannot tell"),
     ],
 )
-def test_too_small_budget_names_what_to_change(toy, tmp_path, override, expected):
+def test_too_small_budget_names_key_to_change(toy, tmp_path, override, expected):
     notes = rank(swept(toy, tmp_path, METHODS, override)).notes
     assert [note for note in notes if expected in note]
 
@@ -100,12 +100,12 @@ def test_losses_are_ranked_from_the_lowest(toy, tmp_path):
     assert cells[("quiet",), (), "loss"].value < cells[("loud",), (), "loss"].value
 
 
-def test_sweep_of_rates_has_a_row_a_rate(toy, tmp_path):
+def test_sweep_of_rates_has_row_per_rate(toy, tmp_path):
     table = rank(swept(toy, tmp_path, "learning.lr: [0.001, 0.05], seed: [0, 1]"))
     assert [row for row, _, name in table.cells if name == "time_to"] == [(0.05,), (0.001,)]
 
 
-def test_a_sweep_without_learning_keeps_its_order(toy, tmp_path):
+def test_sweep_without_learning_keeps_its_order(toy, tmp_path):
     results = swept(
         toy, tmp_path, "cluster.workers: [4, 2, 3]", "task={model: timing}", "evaluate={}"
     )

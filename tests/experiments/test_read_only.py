@@ -137,7 +137,7 @@ def drop(*_):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("hide", [convert, convert_to_panic, drop])
-def test_interrupt_that_a_library_hides_is_one_line(hide, monkeypatch, capsys, ctrl_c):
+def test_interrupt_hidden_by_library_prints_one_line(hide, monkeypatch, capsys, ctrl_c):
     monkeypatch.setattr("laggard.experiments.config.listing.describe_entries", hide)
     assert main(["list"]) == 130
     assert capsys.readouterr().err == "interrupted\n"

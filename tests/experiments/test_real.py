@@ -205,7 +205,7 @@ def test_no_process_outlives_a_killed_command(tmp_path):
         ),
     ],
 )
-def test_what_real_processes_cannot_do_is_refused(tmp_path, overrides, message):
+def test_unsupported_real_config_is_refused(tmp_path, overrides, message):
     with pytest.raises(ConfigError) as caught:
         check_real(spec_of(tmp_path, *overrides))
     assert message in str(caught.value)
@@ -437,7 +437,7 @@ def collective_timeline(compute, updates, seconds):
 
 
 @pytest.mark.parametrize("method", ["sync_ps", "all_reduce"])
-def test_a_calibration_simulates_known_rounds(tmp_path, method):
+def test_calibration_simulates_known_rounds(tmp_path, method):
     compute = (0.0231, 0.0317, 0.0512, 0.0293)
     made = (
         synchronous_timeline(compute, 60)
@@ -515,7 +515,7 @@ def test_cluster_without_measured_time_does_not_agree(tmp_path, key):
         ),
     ],
 )
-def test_a_calibration_of_another_cluster_is_refused(tmp_path, override, message):
+def test_calibration_of_another_cluster_is_refused(tmp_path, override, message):
     own = "cluster.workers=4", "algorithm=async_ps"
     calibrate_cluster(known_run(), spec_of(tmp_path, *own), tmp_path)
     with pytest.raises(ConfigError, match=message):
@@ -523,14 +523,14 @@ def test_a_calibration_of_another_cluster_is_refused(tmp_path, override, message
 
 
 @SLOW
-def test_a_run_ends_after_its_seconds(tmp_path):
+def test_run_ends_after_its_seconds(tmp_path):
     rows = run_real(spec_of(tmp_path, "stop.updates=1000000"), seconds=5.0).rows
     assert rows["arrived"].max() < 5.0
     assert rows["computed"].max() > 3.0
 
 
 @SLOW
-def test_a_run_of_a_few_gradients_is_refused(tmp_path):
+def test_run_of_a_few_gradients_is_refused(tmp_path):
     with pytest.raises(RealRunError, match="expected 20 applied gradients, got 10"):
         run_real(spec_of(tmp_path, "stop.updates=10"))
 
@@ -567,7 +567,7 @@ def commands_calibrate_and_compare(capsys):
 
 
 @SLOW
-def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
+def test_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert (
         commands_calibrate_and_compare(capsys).loc["weights in the order of arrival", "agrees"]
@@ -575,7 +575,7 @@ def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     )
 
 
-def test_the_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkeypatch):
+def test_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         processes, "run_real", lambda spec, seconds: known_run((0.02, 0.03, 0.05), jitter=0.5)
@@ -583,7 +583,7 @@ def test_the_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkey
     assert set(commands_calibrate_and_compare(capsys)["agrees"].dropna()) == {"yes"}
 
 
-def test_what_the_commands_cannot_do_is_one_line(tmp_path, mistake, monkeypatch):
+def test_unsupported_command_gives_one_line_error(tmp_path, mistake, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(QUADRATIC + "algorithm: async_ps\n")
     calibrate_cluster(known_run((0.02, 0.03)), runs(load("small.yaml"))[0], Path("real/small"))
@@ -614,7 +614,7 @@ def test_page_has_errors_at_other_message_sizes():
     ] == list(said.groups())
 
 
-def test_the_page_of_measurements_has_what_was_stored():
+def test_measurements_page_has_stored_numbers():
     """The page also has the error of the distribution alone, which is simulated here."""
     stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
     page = (ROOT / "docs/measurements.md").read_text()

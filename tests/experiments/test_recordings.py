@@ -53,7 +53,7 @@ def test_replayed_recording_has_the_recorded_times(tmp_path, method, suffix):
     pd.testing.assert_frame_equal(replayed.updates, first, check_exact=True)
 
 
-def test_replayed_recording_is_right_to_rounding(tmp_path):
+def test_replayed_recording_is_exact_to_rounding(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN)
     recorded = run(load(path), tmp_path / "results")
@@ -105,7 +105,7 @@ def test_edited_table_of_slowdowns_makes_another_run(tmp_path):
     assert RunSpec(load(path)).digest != before
 
 
-def test_factor_without_end_is_one_line(tmp_path, mistake):
+def test_factor_without_end_gives_one_line_error(tmp_path, mistake):
     (tmp_path / "slow.csv").write_text("worker,from,to,factor\n1,5,7,1e-15\n")
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
@@ -137,7 +137,7 @@ THREE = [0, 1, 2]
         ),
     ],
 )
-def test_broken_table_of_times_is_one_line(columns, message, tmp_path, mistake):
+def test_broken_table_of_times_gives_one_line_error(columns, message, tmp_path, mistake):
     pd.DataFrame(columns).to_parquet(tmp_path / "compute.parquet")
     path = tmp_path / "plain.yaml"
     law = "{law: trace, file: compute.parquet, column: seconds, worker: worker}"

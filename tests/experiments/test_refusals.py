@@ -40,7 +40,7 @@ def refusal(path, *overrides):
 
 
 @pytest.mark.parametrize(("config", "kind", "override", "named"), ROWS)
-def test_refusal_is_one_line_that_names_the_key(
+def test_refusal_names_the_key_in_one_line(
     config,
     kind,
     override,

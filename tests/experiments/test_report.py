@@ -123,7 +123,7 @@ sweep:
 """
 
 
-def test_the_page_of_a_sweep_stands_alone(text: str) -> None:
+def test_page_of_a_sweep_stands_alone(text: str) -> None:
     assert faults(text) == []
     found = Page(text)
     assert found.pictures
@@ -170,7 +170,7 @@ def test_line_of_a_chart_is_mean_over_seeds(results: Results) -> None:
         np.testing.assert_allclose(data["y updates"][index], mean)
 
 
-def test_a_timeline_has_the_gradients_and_their_staleness(
+def test_timeline_has_the_gradients_and_their_staleness(
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     """As many updates lie between a gradient's read and its own as its staleness says."""
@@ -200,7 +200,7 @@ def test_a_timeline_has_the_gradients_and_their_staleness(
         ("</main>", '<a href="https://example.org">away</a></main>'),
     ],
 )
-def test_a_planted_fault_is_found(text: str, place: str, fault: str) -> None:
+def test_planted_fault_is_found(text: str, place: str, fault: str) -> None:
     assert faults(text.replace(place, fault, 1))
 
 
@@ -241,7 +241,7 @@ def test_staleness_is_counted_over_applied_gradients(
     assert float(row[5]) == applied[-1]
 
 
-def test_the_command_writes_the_question_of_the_config(
+def test_command_writes_the_question_of_the_config(
     toy: Callable[..., Path],
     tmp_path: Path,
     mistake: Callable[..., str],

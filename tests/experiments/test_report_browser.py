@@ -133,7 +133,7 @@ def test_page_opens_by_itself_in_two_seconds(
     assert all(chart.size["width"] > 0.85 * (width - 85) for chart in charts)
 
 
-def test_which_method_at_factor_5_is_answered(
+def test_page_answers_best_method_at_factor_5(
     browse: Callable[..., Any], page: Path, results: Results
 ) -> None:
     driver = browse(page)
@@ -254,7 +254,7 @@ def long_run(gradients: int, workers: int) -> Any:
     return SimpleNamespace(updates=updates.iloc[order], workers=pd.DataFrame(index=range(workers)))
 
 
-def test_a_hundred_thousand_gradients_zoom_without_stalling(
+def test_hundred_thousand_gradients_zoom_without_stalling(
     browse: Callable[..., Any], tmp_path: Path
 ) -> None:
     charts = embed([draw_timelines([long_run(100_000, 16)], most=200_000)])

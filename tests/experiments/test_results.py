@@ -104,7 +104,7 @@ def test_damaged_run_is_refused_only_when_read(folder, tmp_path):
         results.scan("updates", where={"method": "sync"})
 
 
-def test_scan_is_the_wanted_part(folder):
+def test_scan_returns_the_wanted_part(folder):
     results = load_results(folder)
     updates = results.updates
     for where, rows in (

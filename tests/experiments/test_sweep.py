@@ -74,14 +74,14 @@ def test_whole_part_is_set_before_its_keys(
     assert [(each.law, each.mean) for each in compute] == [("gamma", 0.5), ("exponential", 0.5)]
 
 
-def test_a_sweep_may_supply_what_the_config_lacks(toy):
+def test_sweep_may_set_keys_config_lacks(toy):
     path = toy(
         text="cluster: {compute: {law: gamma, cv: 0.1}}\nsweep: {cluster.compute.mean: [0.1, 0.2]}\n"
     )
     assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
 
 
-def test_axis_has_no_name_of_a_column(toy):
+def test_axis_named_like_column_is_refused(toy):
     page = Path(__file__).parents[2].joinpath("docs/tables.md").read_text()
     columns = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert len(columns) > 40
@@ -142,7 +142,7 @@ def test_zipped_numbers_of_the_rule_are_members(toy):
     ]
 
 
-def test_a_variant_has_a_grid_of_its_own(toy):
+def test_variant_has_a_grid_of_its_own(toy):
     sgd = "{learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3], learning.momentum: [0, 0.9]}}"
     adam = "{learning.optimizer: adam, sweep: {learning.lr: [0.001], learning.beta2: [0.9, 0.99], task.noise: [0, 1]}}"
     planned = grid(

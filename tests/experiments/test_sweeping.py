@@ -69,7 +69,7 @@ def test_two_processes_leave_the_same_bytes(toy, tmp_path):
     assert [ended.seconds for ended in again] == [None] * 3
 
 
-def test_failure_in_a_worker_is_one_line(module, tmp_path):
+def test_failure_in_worker_gives_one_line_error(module, tmp_path):
     """The failing run has a plugin algorithm, which the worker process loads from beside the
     config.
     """
@@ -398,7 +398,7 @@ def test_engine_sweeps_resumes_and_loses_a_worker(backend, toy, module, tmp_path
         ("ray", "RAY_TMPDIR", "/proc/nowhere"),
     ],
 )
-def test_engine_that_does_not_start_is_one_line(backend, variable, address, toy, tmp_path):
+def test_engine_that_fails_gives_one_line_error(backend, variable, address, toy, tmp_path):
     path = toy("sweep: {seed: [0, 1]}")
     done = sweep_on(backend, path, tmp_path / "out", **{variable: address})
     assert done.returncode == 2

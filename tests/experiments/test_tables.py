@@ -10,7 +10,7 @@ from laggard.experiments.results.measures import goal
 TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
 
 
-def test_a_row_per_run_and_member(toy, tmp_path):
+def test_table_has_row_per_run_and_member(toy, tmp_path):
     path = toy(
         "sweep: {algorithm.name: [sync_ps, async_ps], learning.lr: [0.001, 0.2], learning.seed: [0, 1]}"
     )
@@ -36,14 +36,14 @@ def test_a_row_per_run_and_member(toy, tmp_path):
     assert "not reached" in format_table(summary(results, target=1.0))
 
 
-def test_only_the_staleness_of_applied_gradients_counts(toy, tmp_path):
+def test_staleness_counts_applied_gradients_only(toy, tmp_path):
     result = run(load(toy(), "algorithm={name: k_sync, wait_for: 2}"), tmp_path)
     assert result.updates["staleness"].max() > 0
     (row,) = summary([result]).to_dict("records")
     assert (row["staleness"], row["max_staleness"]) == (0, 0)
 
 
-def test_the_target_is_the_configs_own_by_default(toy, tmp_path):
+def test_target_is_that_of_config_by_default(toy, tmp_path):
     assert "time_to_target" not in summary([run(load(toy(), TASK), tmp_path)])
     assert "time_to_target" in summary(
         [run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)]
@@ -58,7 +58,7 @@ def test_without_an_accuracy_the_loss_is_shown(toy, tmp_path):
     assert row["updates"] == 40
 
 
-def test_what_was_not_measured_has_no_target(toy, tmp_path):
+def test_unmeasured_value_has_no_target(toy, tmp_path):
     with pytest.raises(
         ValueError, match="target: none of the runs measured a test accuracy or a test loss"
     ):
@@ -69,7 +69,7 @@ def test_what_was_not_measured_has_no_target(toy, tmp_path):
         goal(quadratic, target=float("nan"))
 
 
-def test_a_run_without_learning_has_a_row_too(toy, tmp_path):
+def test_run_without_learning_has_a_row_too(toy, tmp_path):
     (row,) = summary([run(load(toy(), "task={model: timing}"), tmp_path)]).to_dict("records")
     assert row["status"] == "finished"
     assert not {"loss", "accuracy"} & set(row)
@@ -103,7 +103,7 @@ evaluate: {every_updates: 10}
 """
 
 
-def test_an_accuracy_that_is_the_target_reaches_it(toy, tmp_path):
+def test_accuracy_that_is_the_target_reaches_it(toy, tmp_path):
     """Accuracies are in single precision: 195 of 250 is a little below 0.78."""
     path = toy(text=EXACT)
     result = run(load(path), tmp_path)

@@ -111,7 +111,7 @@ def test_criterion_without_best_is_refused(results):
 def test_swept_key_outside_the_table_is_refused(results):
     with pytest.raises(ValueError, match=r"learning\.lr: was swept too"):
         table(results, rows=["method"])
-    with pytest.raises(ValueError, match=r"methd: no swept key; did you mean method\?"):
+    with pytest.raises(ValueError, match=r"methd: not a swept key; did you mean method\?"):
         table(results, rows=["methd"])
     with pytest.raises(ValueError, match="acuracy: no such value; did you mean accuracy"):
         table(results, values=["acuracy"])
@@ -147,7 +147,7 @@ def ends(results, method, lr, seeds):
     return [every[seed]["test_accuracy"].iloc[-1] for seed in seeds]
 
 
-def test_each_seed_reports_what_the_others_chose(results):
+def test_each_seed_reports_choice_of_the_others(results):
     chosen = best(results, "learning.lr")
     made = table(results, values=["accuracy"], chosen=chosen)
     for method in ("sync", "late"):
@@ -269,7 +269,7 @@ def test_differences_are_of_pairs_with_equal_seeds(results):
     ("against", "message"),
     [
         ({"method": "other"}, "no run has that setting"),
-        ({"x": 1}, "x: no swept"),
+        ({"x": 1}, "x: not a swept"),
     ],
 )
 def test_impossible_reference_is_refused(results, against, message):
@@ -280,8 +280,11 @@ def test_impossible_reference_is_refused(results, against, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"over": "learning.momentum"}, "learning.momentum: expected a swept key that is no seed"),
-        ({"over": "seed"}, "seed: expected a swept key that is no seed"),
+        (
+            {"over": "learning.momentum"},
+            "learning.momentum: expected a swept key that is not a seed",
+        ),
+        ({"over": "seed"}, "seed: expected a swept key that is not a seed"),
         ({"by": "luck"}, "luck: expected one of accuracy, loss, time, updates to choose by"),
     ],
 )
@@ -359,7 +362,7 @@ def test_command_prints_the_table(folder, capsys):
         ("--value stalenes", "stalenes: no such value; did you mean staleness?"),
     ],
 )
-def test_wrong_option_is_one_line(folder, mistake, asked, message):
+def test_wrong_option_gives_one_line_error(folder, mistake, asked, message):
     assert message in mistake("table", folder, *asked.split())
 
 
@@ -425,7 +428,7 @@ def test_speedup_follows_from_equal_steps(tmp_path):
     assert measured["efficiency"] == pytest.approx({2: 1, 4: 0.5, 8: 0.025, 16: 0})
 
 
-def test_goodput_is_of_what_workers_had_time_for(tmp_path):
+def test_goodput_divides_by_possible_mini_batches(tmp_path):
     """Stays of three mini-batches and absences of one, ten times."""
     path = tmp_path / "spot.yaml"
     path.write_text(

@@ -102,7 +102,7 @@ def test_variants_without_the_chosen_value_are_left_out(study):
         ("over: learning.lr, ", "", "tune.over: "),
     ],
 )
-def test_tuning_that_cannot_be_is_refused(study, old, new, problem):
+def test_impossible_tuning_is_refused(study, old, new, problem):
     with pytest.raises(ConfigError, match=problem):
         load(study(QUADRATIC.replace(old, new)))
 
@@ -122,7 +122,7 @@ def test_tune_changes_no_run(study):
     assert tuning_config(load(study())).tune is None
 
 
-def test_command_prints_what_was_chosen(study, tmp_path, capsys):
+def test_command_prints_the_choice(study, tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["sweep", str(study()), "--out", out, "--dry-run"]) == 0
     assert "then the seeds that report" in capsys.readouterr().out
@@ -158,6 +158,6 @@ def test_scale_makes_its_changes_before_the_overrides(study):
         ("scales: {small: {stop.update: 3}}\n", "small", "stop.update"),
     ],
 )
-def test_scale_that_is_not_there_is_one_line(study, text, scale, problem):
+def test_unknown_scale_gives_one_line_error(study, text, scale, problem):
     with pytest.raises(ConfigError, match=problem):
         load(study(QUADRATIC + text), scale=scale)

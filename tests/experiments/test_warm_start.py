@@ -168,7 +168,7 @@ def test_unfit_weights_are_refused(toy, tmp_path, tensors, message):
         load(path, *words)
 
 
-def test_a_task_in_python_starts_from_weights():
+def test_task_in_python_starts_from_weights():
     start = torch.tensor([[3.0, 4.0], [5.0, 6.0]])
     given = {"stop": Stop(updates=3), "learning_seeds": [0, 0]}
     outcome = simulate(

@@ -102,7 +102,7 @@ BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
 
 
 @pytest.mark.parametrize(("content", "labels", "expected"), BROKEN["libsvm"])
-def test_file_that_is_no_libsvm_is_refused(tmp_path, content, labels, expected):
+def test_file_not_libsvm_is_refused(tmp_path, content, labels, expected):
     path = write(tmp_path / "rows", content)
     with pytest.raises(ValueError, match=expected) as refused:
         libsvm(path, labels=labels)
@@ -209,7 +209,7 @@ def test_written_characters_are_read_again(tmp_path):
         (b"a" * 99, "at least two different characters"),
     ],
 )
-def test_file_that_is_no_text_is_refused(tmp_path, content, expected):
+def test_file_not_text_is_refused(tmp_path, content, expected):
     path = write(tmp_path / "text", content)
     with pytest.raises(ValueError, match=expected) as refused:
         text_file(path, positions=4)

@@ -103,7 +103,7 @@ def test_idx_refuses_another_first_label_and_missing_labels(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_mnist_is_read_as_it_is_distributed(tmp_path, monkeypatch, suffix):
+def test_distributed_form_of_mnist_is_read(tmp_path, monkeypatch, suffix):
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))

@@ -151,6 +151,6 @@ class Pair(nn.Linear):
         (Pair(6, 3), "Pair: expected a tensor as output, got tuple"),
     ],
 )
-def test_output_that_is_no_logits_is_refused(module, text):
+def test_output_without_logits_is_refused(module, text):
     with pytest.raises(ValueError, match=text):
         describe_module(module, DATA.shape, DATA.classes)

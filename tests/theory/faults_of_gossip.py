@@ -185,7 +185,7 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
     "compressed messages cost whole models": (
         Replaced(choco.CHOCO, "size", lambda right: lambda self, params: 1.0),
         partial(
-            test_gossip_times.test_compressed_message_has_bytes_of_what_is_kept,
+            test_gossip_times.test_compressed_message_has_bytes_of_kept_numbers,
             "top_k",
             0.2,
             2 / 5,

@@ -187,7 +187,7 @@ def test_matchings_cost_messages_and_seconds_of_active_edges() -> None:
         ("random_k", 0.75, 4 / 5, "k / d"),
     ],
 )
-def test_compressed_message_has_bytes_of_what_is_kept(
+def test_compressed_message_has_bytes_of_kept_numbers(
     compressor: str, keep: float, size: float, form: str
 ) -> None:
     """Numbers and, for top-k, indices of 32 bits; never more than the whole difference."""

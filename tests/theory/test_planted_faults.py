@@ -53,7 +53,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.slow  # it tests the statements, not the product
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.usefixtures("fresh_caches")
-def test_a_statement_finds_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statement_finds_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     *replaced, statement = FAULTS[name]
     for each in replaced:
         each.plant(monkeypatch)

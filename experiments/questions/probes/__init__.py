@@ -29,15 +29,15 @@ PROBES: Mapping[str, Probe] = {
     "momentum": momentum,
     "variation": variation,
 }
-"""From a config, and the arguments of `simulate`, to a row for each number: its `member`, `number`
-and whatever tells it from the member's others.
+"""A function from a config and the arguments of `simulate` to a row for each number: its `member`,
+`number` and whatever tells it from the member's others.
 """
 
 
 def run_probe(probe: str, planned: Sequence[RunSpec], out: Path) -> pd.DataFrame:
     """The numbers of a probe along some runs, as `take` gives those of runs; kept under `out`.
 
-    A member that diverged has no number: its row is lost.
+    A member that diverged has no number: its row is marked as lost.
     """
     tables = [_load_or_run(probe, spec, out) for spec in planned]
     table = pd.concat(tables, ignore_index=True)

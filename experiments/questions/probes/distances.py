@@ -1,6 +1,6 @@
-"""How far compensated gradients are from fresh ones."""
+"""Distances of compensated gradients from fresh ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -51,30 +51,41 @@ class DistanceProbe:
 
 
 def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """How close a compensated gradient is to the fresh one, as a share of how close the stale one
-    is, in each quarter.
+    """The distance of a compensated gradient to the fresh one over that of the stale one, in each
+    quarter of a run.
 
     E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same
-    mini-batch at the weights that are updated; a row a member and quarter of the run's updates.
+    mini-batch at the weights that are updated; a row per member and quarter of the run's updates.
 
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the
     fresh gradient.
     """
-    rule = given["algorithm"].rule
-    beside = DistanceProbe(rule.compensation, given["task"])
-    simulate(
-        **{
-            **given,
-            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside)),
-        }
-    )
-    compensated, stale = (torch.stack(each) for each in zip(*beside.distances, strict=True))
+    along = DistanceProbe(given["algorithm"].rule.compensation, given["task"])
+    _simulate_with(along, given)
+    compensated, stale = (torch.stack(norms) for norms in zip(*along.distances, strict=True))
     rows: list[dict[str, float]] = []
-    quarters = zip(compensated.tensor_split(QUARTERS), stale.tensor_split(QUARTERS), strict=True)
-    for quarter, (ours, theirs) in enumerate(quarters, start=1):
-        for member, share in enumerate(ours.mean(0) / theirs.mean(0)):
-            rows.append({"member": member, "quarter": quarter, "number": float(share)})
+    for member, quarter, share in _shares_by_quarter(compensated, stale):
+        rows.append({"member": member, "quarter": quarter, "number": share})
     return rows
+
+
+def _simulate_with(probe: Any, given: Mapping[str, Any]) -> None:
+    """Simulate a run whose rule has a probe in place of its compensation."""
+    algorithm = given["algorithm"]
+    rule = replace(algorithm.rule, compensation=probe)
+    simulate(**{**given, "algorithm": replace(algorithm, rule=rule)})
+
+
+def _shares_by_quarter(above: Tensor, below: Tensor) -> Iterator[tuple[int, int, float]]:
+    """Member, quarter of a run, and the mean of `above` over that of `below` there.
+
+    Args:
+        above, below: distances `(updates, ensemble)`.
+    """
+    quarters = zip(above.tensor_split(QUARTERS), below.tensor_split(QUARTERS), strict=True)
+    for quarter, (upper, lower) in enumerate(quarters, start=1):
+        for member, share in enumerate(upper.mean(0) / lower.mean(0)):
+            yield member, quarter, float(share)
 
 
 EVERY = 10  # updates: products with the Hessian take several gradients each
@@ -105,28 +116,41 @@ class ExpansionProbe(Uncompensated):
     def correct(
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
     ) -> tuple[Tensor, Any]:
-        stale, corrections, states = value.double(), {}, {}
+        stale = value.double()
+        corrections, states = {}, {}
         for name, form in self.forms.items():
             corrected, states[name] = form.correct(stale, gradient, weights, state[name], lr)
             corrections[name] = corrected - stale
         if len(self.seen) % EVERY == 0:
-            step, batch = weights - gradient.weights, gradient.whole.batch
-            fresh = self.task.gradients(weights.unsqueeze(0), [batch])[0][0]
-            exact = self.task.hessian_products(
-                gradient.weights.unsqueeze(0), step.unsqueeze(0), [batch]
-            )[0]
-            corrections["outer"] = stale * (stale * step).sum(1, keepdim=True)
-            corrections["exact"] = exact.double()
-            right = fresh.double() - stale
-            for name, own in corrections.items():
-                pairs = ((right, right), (right, own), (own, own))
-                self.products.setdefault(name, []).append(tuple((a * b).sum(1) for a, b in pairs))
+            self._compare(stale, gradient, weights, corrections)
         self.seen.append(None)
         return value, states
 
+    def _compare(
+        self,
+        stale: Tensor,
+        gradient: GradientPromise,
+        weights: Tensor,
+        corrections: Mapping[str, Tensor],
+    ) -> None:
+        """Compare corrections of a stale gradient `(ensemble, params)` with the right one."""
+        read, batch = gradient.weights, gradient.whole.batch
+        step = weights - read
+        fresh = self.task.gradients(weights.unsqueeze(0), [batch])[0][0]
+        curved = self.task.hessian_products(read.unsqueeze(0), step.unsqueeze(0), [batch])[0]
+        right = fresh.double() - stale
+        compared = {
+            **corrections,
+            "outer": stale * (stale * step).sum(1, keepdim=True),
+            "exact": curved.double(),
+        }
+        for name, own in compared.items():
+            products = tuple((a * b).sum(1) for a, b in ((right, right), (right, own), (own, own)))
+            self.products.setdefault(name, []).append(products)
+
 
 def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How close gradients of several compensations would be to the fresh one, along a run without
+    """Distances to the fresh gradient that several compensations would have, along a run without
     compensation.
 
     As in `closeness`, E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|, of every tenth
@@ -136,37 +160,23 @@ def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]
         square, DC-ASGD-a outer     g g^T (w - w_read);              exact     H (w - w_read), of
         which strength 1 is the Taylor expansion
 
-    g and H those of the mini-batch at w_read; a row a member, form, strength and quarter of the
+    g and H those of the mini-batch at w_read; a row per member, form, strength and quarter of the
     run's updates.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by
     its diagonal.
     """
-    rule = given["algorithm"].rule
-    along = ExpansionProbe(
-        given["task"], {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
-    )
-    simulate(
-        **{
-            **given,
-            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=along)),
-        }
-    )
+    forms = {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
+    along = ExpansionProbe(given["task"], forms)
+    _simulate_with(along, given)
     rows: list[dict[str, Any]] = []
     for form, products in along.products.items():
-        right, across, own = (torch.stack(each) for each in zip(*products, strict=True))
+        right, across, own = (torch.stack(product) for product in zip(*products, strict=True))
         for strength in STRENGTHS:
-            distance = (right - 2 * strength * across + strength**2 * own).clamp(min=0).sqrt()
-            quarters = zip(
-                distance.tensor_split(QUARTERS), right.sqrt().tensor_split(QUARTERS), strict=True
-            )
-            for quarter, (ours, stale) in enumerate(quarters, start=1):
-                for member, share in enumerate(ours.mean(0) / stale.mean(0)):
-                    where = {
-                        "member": member,
-                        "form": form,
-                        "strength": strength,
-                        "quarter": quarter,
-                    }
-                    rows.append({**where, "number": float(share)})
+            # |strength c - r|^2, of which rounding may make a negative number
+            squared = right - 2 * strength * across + strength**2 * own
+            distance = squared.clamp(min=0).sqrt()
+            for member, quarter, share in _shares_by_quarter(distance, right.sqrt()):
+                row = {"member": member, "form": form, "strength": strength, "quarter": quarter}
+                rows.append({**row, "number": share})
     return rows

@@ -1,6 +1,6 @@
-"""Along a run: how much gradients vary, and how near products of gradients are to the Hessian."""
+"""Along a run: the variation of gradients, and the distance of their products from the Hessian."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,12 @@ from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.scalars import Scalar
 
-PARTS = 10  # of a run, whose means are reported
+PARTS = 10  # parts of a run; each reports its means
 INTERVAL = 125  # updates from one measurement to the next
 LATER = 16  # updates between the two models of a measurement, as of a gradient with that delay
 BATCHES = 32
 """Mini-batches of a measurement, drawn beside those of the run."""
-SINGLE = 8  # of them, those whose samples have a gradient each
+SINGLE = 8  # the mini-batches among them whose samples have a gradient each
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class VariationProbe(Uncompensated):
     Attributes:
         task: takes the gradients, and products with the Hessian.
         batches: mini-batches for the measurements.
-        measured: by name, a number a measurement, each `(ensemble,)`.
+        measured: numbers by name, one per measurement, each `(ensemble,)`.
         seen: the number of updates so far, as the length of a list.
         begun: the weights at which the measurement began.
     """
@@ -61,8 +61,7 @@ class VariationProbe(Uncompensated):
 def measure_variation(
     task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
 ) -> dict[str, Tensor]:
-    """How gradients of mini-batches vary between each other and between two models, each
-    `(ensemble,)`.
+    """The variation of gradients between mini-batches and between two models, each `(ensemble,)`.
 
         variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E
         g_b(read)|^2
@@ -72,14 +71,23 @@ def measure_variation(
     Args:
         read, now: the two models, `(ensemble, params)`.
     """
-    models = read.expand(len(batches), *read.shape), now.expand(len(batches), *now.shape)
-    before, after = (task.gradients(each.contiguous(), batches)[0].double() for each in models)
-    variance, change = before.var(0).sum(-1), (after - before).var(0).sum(-1)
+    before = _gradients_of(task, read, batches)
+    after = _gradients_of(task, now, batches)
+    variance = before.var(0).sum(-1)
+    variance_of_change = (after - before).var(0).sum(-1)
+    # the square of a mean over mini-batches is too large by its variance
     return {
         "variance": variance,
         "signal": before.mean(0).square().sum(-1) - variance / len(batches),
-        "change": (after - before).mean(0).square().sum(-1) - change / len(batches),
+        "change": (after - before).mean(0).square().sum(-1) - variance_of_change / len(batches),
     }
+
+
+def _gradients_of(task: Any, model: Tensor, batches: Sequence[Tensor]) -> Tensor:
+    """The gradients `(batches, ensemble, params)` of one model, in double precision."""
+    models = model.expand(len(batches), *model.shape).contiguous()
+    gradients: Tensor = task.gradients(models, batches)[0]
+    return gradients.double()
 
 
 def measure_curvature(
@@ -99,13 +107,11 @@ def measure_curvature(
     for batch in batches:
         curved += task.hessian_products(read[None], step[None], [batch])[0].double()
         singles = list(batch.unsqueeze(-1).movedim(-2, 0))
-        each = task.gradients(read.expand(len(singles), *read.shape).contiguous(), singles)[
-            0
-        ].double()
-        whole = each.mean(0)
-        squared += (each * (each * step).sum(-1, keepdim=True)).mean(0)
-        outer += whole * (whole * step).sum(-1, keepdim=True)
-    curved, squared, outer = (each / len(batches) for each in (curved, squared, outer))
+        of_samples = _gradients_of(task, read, singles)
+        of_batch = of_samples.mean(0)
+        squared += (of_samples * (of_samples * step).sum(-1, keepdim=True)).mean(0)
+        outer += of_batch * (of_batch * step).sum(-1, keepdim=True)
+    curved, squared, outer = (total / len(batches) for total in (curved, squared, outer))
     return {
         "hessian": (curved * step).sum(-1),
         "fisher": (squared * step).sum(-1),
@@ -115,12 +121,12 @@ def measure_curvature(
 
 
 def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row a
+    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row per
     member, tenth and number.
 
     Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of
-    a mini-batch; Zheng
-    et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
+    a mini-batch. Zheng et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes
+    that of the labels.
 
     Raises:
         ConfigError: a run too short for a measurement in each tenth.

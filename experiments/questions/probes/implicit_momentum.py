@@ -36,7 +36,7 @@ class TrajectoryProbe(Uncompensated):
 
 
 def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row a
+    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row per
     member.
 
         R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t

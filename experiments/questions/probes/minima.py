@@ -1,4 +1,4 @@
-"""Descent with delay from beside a minimum: at which learning rates it comes back, and at which it
+"""Delayed descent from beside a minimum: the learning rates at which it returns, and at which it
 leaves.
 """
 
@@ -26,11 +26,11 @@ minimum.
 EVALUATIONS = 600  # gradients of the search for a minimum
 POWER = 40  # iterations for the sharpness
 APART = 0.001
-"""How far from the minimum descent begins, along the direction in which it is sharpest."""
+"""The distance from the minimum at which descent begins, along its sharpest direction."""
 LEFT = 10 * APART
 """A deviation beyond which the minimum has been left, whatever comes then."""
 SAMPLE_PARTS = 4
-"""A mini-batch of `leaving_by_parts` is one of so many parts of the samples."""
+"""The number of parts of the samples, each a mini-batch of `leaving_by_parts`."""
 PERIODS = 6  # of the oscillation at the limit; the first is the start's
 
 
@@ -61,7 +61,7 @@ class BesideMinima:
 
     Attributes:
         task: takes the gradients of the loss.
-        minima: of each member.
+        minima: the minimum of each member.
         limit: the learning rate at which theory has descent on curvature 1 oscillate for ever.
         parts: with more than one, each gradient is that of a random part of the samples, less that
             of the same part at the minimum, which so stays where it is.
@@ -134,44 +134,48 @@ class DeviationProbe(Uncompensated):
 
 
 def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[dict[str, Any]]:
-    """By what factor the deviation from a minimum grows under delay, at learning rates in units of
+    """The growth of the deviation from a minimum under delay, at learning rates in units of
     theory's limit.
 
     A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
     direction, and descent goes on from there with the config's delay and momentum. With its
     sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that theory
-    has the deviation return below 1 and grow above. A row a member with the swing of the deviation
-    (largest less least) in the last of six periods over that in the second (`growth`; infinite,
-    where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+    has the deviation return below 1 and grow above. A row per member with the swing of the
+    deviation (largest less least) in the last of six periods over that in the second (`growth`;
+    infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and
+    `slope`.
 
     Args:
-        parts: of `BesideMinima`.
+        parts: the `parts` of `BesideMinima`.
 
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
     expansion is.
     """
-    algorithm = given["algorithm"]
+    task, algorithm = given["task"], given["algorithm"]
     limit, angle = critical(algorithm.delay, config.learning.momentum, nesterov=False)
     period = math.ceil(2 * math.pi / angle)
-    minima = [_find_once(config, given["task"], seed) for seed in given["learning_seeds"]]
+    minima = [_find_once(config, task, seed) for seed in given["learning_seeds"]]
     along = DeviationProbe(minima)
-    stop = Stop(updates=PERIODS * period)
-    simulate(
-        **{
-            **given,
-            "task": BesideMinima(given["task"], minima, limit, parts),
-            "algorithm": replace(algorithm, rule=replace(algorithm.rule, compensation=along)),
-            "stop": stop,
-            "evaluate": Evaluate(every_updates=stop.updates),
-        }
-    )
+    rule = replace(algorithm.rule, compensation=along)
+    updates = PERIODS * period
+    arguments = {
+        **given,
+        "task": BesideMinima(task, minima, limit, parts),
+        "algorithm": replace(algorithm, rule=rule),
+        "stop": Stop(updates=updates),
+        "evaluate": Evaluate(every_updates=updates),
+    }
+    simulate(**arguments)
+
+    # (periods, updates in a period, ensemble)
     deviations = torch.stack(along.deviations).unflatten(0, (PERIODS, period))
     swings = deviations.amax(1) - deviations.amin(1)
-    growth = (swings[-1] / swings[1]).masked_fill(deviations.abs().amax((0, 1)) > LEFT, math.inf)
+    has_left = deviations.abs().amax((0, 1)) > LEFT
+    growth = (swings[-1] / swings[1]).masked_fill(has_left, math.inf)
     numbers = {
         "growth": growth.tolist(),
-        "sharpness": [each.sharpness for each in minima],
-        "slope": [each.slope for each in minima],
+        "sharpness": [minimum.sharpness for minimum in minima],
+        "slope": [minimum.slope for minimum in minima],
     }
     return [
         {"member": member, "of": of, "number": number}
@@ -181,7 +185,7 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
 
 
 def leaving_by_parts(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What `leaving` gives where each gradient is that of a random quarter of the samples."""
+    """`leaving` with gradients of a random quarter of the samples each."""
     return leaving(config, given, SAMPLE_PARTS)
 
 

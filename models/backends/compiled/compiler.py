@@ -161,8 +161,8 @@ def _widest_vectors() -> Iterator[None]:
     """Within it, LLVM uses vectors of 512 bits, which it avoids because they slowed down older CPUs.
 
     Numba reads its settings once, when the context is made in which it compiles. So this is a
-    context of its own: it does not matter who has used numba before, and what others compile stays
-    as it is. Where the user has chosen a CPU, that one counts.
+    context of its own: it does not matter who has used numba before, and others' compiled code
+    stays unchanged. Where the user has chosen a CPU, that one counts.
     """
     if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
         yield

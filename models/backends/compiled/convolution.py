@@ -13,7 +13,7 @@ class Convolution(NamedTuple):
     """A convolution of stride 1 on images that are padded already.
 
     Attributes:
-        inputs, height, width: of the images; the outputs' channels are `outputs`.
+        inputs, height, width: channels and size of the images; `outputs` is the outputs' channels.
         high, wide: sides of a kernel.
         pools: whether max-pooling by two follows.
         first: whether no gradient at the input is needed.
@@ -106,7 +106,7 @@ def convolution_forward(number: int, conv: Convolution) -> Iterator[str]:
 
 
 def _tile(conv: Convolution, rows: int, columns: int, target: str, channel: int) -> Iterator[str]:
-    """Add one input channel's products to so many rows and columns of some output channels."""
+    """Add one input channel's products to some rows and columns of some output channels."""
     for r in range(rows - 1 + conv.high):
         for s in range(columns - 1 + conv.wide):
             yield f"x{r}_{s} = x[xs + {(r * conv.width + s) * SAMPLES} + b]"

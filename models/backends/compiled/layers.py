@@ -48,7 +48,7 @@ def chain_of(module: nn.Module) -> list[nn.Module]:
     before max-pooling is moved after it, which is the same function for a quarter of the work.
 
     Raises:
-        NotCompiledError: the module is no such chain.
+        NotCompiledError: the module is not such a chain.
     """
     layers = _unpack(module)
     parameters = list(module.parameters())

@@ -54,11 +54,11 @@ class Network:
             x: inputs `(samples, ...)`.
             y: labels `(samples,)`.
             index: mini-batches `(models, batch)`.
-            gradients: to be written, `(models, params)`.
-            losses: to be written, `(models,)`.
+            gradients: the output, `(models, params)`.
+            losses: the output, `(models,)`.
 
         Raises:
-            IndexError: a label is no class of the network, or an index no sample.
+            IndexError: a label is not a class of the network, or an index is not of a sample.
         """
         compiled = self._compile(weights, tensor_of(x))
         if compiled is None:
@@ -106,8 +106,8 @@ class Network:
         return job
 
     def arithmetic(self, x: Tensor) -> str:
-        """What computes gradients at inputs of the shape and type of `x`: equal descriptions on
-        equal machines mean equal bits.
+        """A description of the code that computes gradients at inputs of the shape and type of `x`:
+        equal descriptions on equal machines mean equal bits.
         """
         if self._compile(x, x) is not None:
             return f"{COMPILED}: {describe_compiler()}"

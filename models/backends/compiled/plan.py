@@ -25,9 +25,9 @@ class Plan(NamedTuple):
         steps: a row for each, `(steps, FIELDS)`.
         numbers: parameters of their units, `(steps, 2)`.
         first: the first step with parameters.
-        space: numbers of working memory.
-        classes: outputs of a sample.
-        convolutions: those to generate.
+        space: the numbers in working memory.
+        classes: the number of outputs of a sample.
+        convolutions: the convolutions to generate.
     """
 
     steps: Integers
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class PlanStep:
-    """A step, but for its places in working memory.
+    """A step, without its places in working memory.
 
     Attributes:
         inputs, outputs: features of a sample.
@@ -64,7 +64,7 @@ def build_plan(module: nn.Module, shape: Sequence[int]) -> Plan:
     """The plan of a chain for inputs of `shape`.
 
     Raises:
-        NotCompiledError: the module is no chain, or does not take such inputs to `(classes,)`.
+        NotCompiledError: the module is not a chain, or does not take such inputs to `(classes,)`.
     """
     chain = _Chain(tuple(shape))
     for layer in chain_of(module):

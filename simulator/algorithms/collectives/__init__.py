@@ -1,11 +1,11 @@
 """Collectives: P nodes sum the values that each of them has, and all get the sum.
 
-A collective is a schedule of steps: who sends which parts of the sum to whom. A role goes through
-it by `total = yield from COLLECTIVES["ring"].reduce(node, gradient, params, tag)`. Nothing is
-evaluated: all sources of the sum are evaluated together when its value is first needed. All nodes
-get the same sum, bit for bit. The times given are those of P nodes that begin together, N bytes,
-latency alpha and beta seconds a byte, on cards that send and receive at once, with either `sharing`
-where none is named.
+A collective is a schedule of steps: the sender, the receiver and the parts of each message. A role
+goes through it by `total = yield from COLLECTIVES["ring"].reduce(node, gradient, params, tag)`.
+Nothing is evaluated: all sources of the sum are evaluated together when its value is first needed.
+All nodes get the same sum, bit for bit. The times given are those of P nodes that begin together, N
+bytes, latency alpha and beta seconds a byte, on cards that send and receive at once, with either
+`sharing` where none is named.
 """
 
 from functools import partial

@@ -1,6 +1,4 @@
-"""What the methods share whose nodes sum their gradients by a collective: its settings, its links,
-and the update.
-"""
+"""Methods whose nodes sum their gradients by a collective: settings, links and the update."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,9 +30,9 @@ class Reducing(Elastic):
     model by the mean.
 
     Attributes:
-        collective: how the gradients are summed. The naive ring forwards whole gradients; on the
-            mesh every node sends its own to every other; with `server` the first of the nodes add
-            up gradients and send the sum to all, each of which updates its own model;
+        collective: the collective that sums the gradients. The naive ring forwards whole gradients;
+            on the mesh every node sends its own to every other; with `server` the first of the
+            nodes add up gradients and send the sum to all, each of which updates its own model;
             `hierarchical` goes inside and across the network's hosts, or groups.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one
             on while the next comes, which hides the latency. With `sharing: fifo` only.
@@ -91,7 +89,7 @@ class Reducing(Elastic):
             raise InvalidSettingError(type(self).__name__, "servers", expected, self.servers)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """To the collective's partners of each rank."""
+        """The pairs of each rank and its partners in the collective."""
         if self.collective == HIERARCHICAL:
             return super().links(workers)
         partners = self.collective_of(1).partners

@@ -81,12 +81,12 @@ def around(by: int, size: int, stride: int, rank: Any) -> Any:
 
 
 def part_inside(by: int, size: int, hosts: int, rank: int) -> int:
-    """The first of the `hosts` parts that belong to the worker `by` places on of the same host."""
+    """The first of the `hosts` parts that belong to the worker `by` places on in the same host."""
     return (rank + by) % size * hosts
 
 
 def part_across(by: int, size: int, hosts: int, rank: int) -> int:
-    """The host's part, `by` places on, of the parts that a worker has summed inside its host."""
+    """The part that belongs to the host `by` places on, among those that a worker has summed."""
     return part_inside(1, size, hosts, rank) + (rank // size + by) % hosts
 
 
@@ -96,7 +96,7 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
 
     For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards
     alpha and beta, which g workers share fairly (`sharing: fair`): 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N
-    beta / m) seconds. With one worker a host, or one host, it is the ring.
+    beta / m) seconds. With one worker per host, or one host, it is the ring.
 
     Source: Jia et al. (2018), arXiv 1807.11205, section 4.3.
     """
@@ -106,7 +106,8 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
         ring: int, stride: int, part: Callable[..., int], count: int, adds: bool
     ) -> Sequence[Phase]:
         ahead, behind = partial(around, 1, ring, stride), partial(around, -1, ring, stride)
-        firsts = [partial(part, (0 if adds else 1) - turn, size, hosts) for turn in range(ring - 1)]
+        start = 0 if adds else 1
+        firsts = [partial(part, start - turn, size, hosts) for turn in range(ring - 1)]
         return [
             [PartsExchange(ahead, behind, count / workers, workers, first, count, adds)]
             for first in firsts

@@ -40,7 +40,7 @@ class PartsExchange(Exchange):
 
     Attributes:
         cut: the number of parts into which the value is cut.
-        first: from a rank to the first part that it sends.
+        first: a function from a rank to the first part that it sends.
         count: the number of parts that it sends.
         adds: whether the receiver adds them to its own; else it replaces its own.
     """
@@ -115,7 +115,7 @@ class Collective:
     """An algorithm by which P nodes sum their values.
 
     Attributes:
-        phases: from P to the steps, in phases.
+        phases: a function from P to the steps, in phases.
         partners: `partners(rank, workers)`, the ranks to which a node sends.
         gathers: whether every node collects all values and sums them itself, in rank order.
         rotates: whether every step goes from each node to the next, in messages of one size.
@@ -153,8 +153,9 @@ class Collective:
             value: its value `(ensemble, params)`.
             params: the number of parameters.
             tag: the round; it differs between rounds.
-            gradient: the one of which `value` is a part, where the rest may still be computed.
-            ranks: of the nodes that take part, where not all do.
+            gradient: the gradient of which `value` is a part, if the rest may still be in
+                computation.
+            ranks: the ranks of the nodes that take part, if not all do.
         """
         rounds = node.lock_step
         if rounds is not None and self.slices == 1 and not ranks and rounds.suits(self):

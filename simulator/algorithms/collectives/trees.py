@@ -98,7 +98,7 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
     """Recursive halving, after which each node has a chunk of the sum, then recursive doubling.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
-    Where P is no power of two: as of 2^d nodes, and at most 2 (alpha + N beta).
+    Where P is not a power of two: as for 2^d nodes, plus at most 2 (alpha + N beta).
 
     Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of
     collective communication operations in MPICH.
@@ -113,7 +113,8 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
         def first(rank: int) -> int:
             place = place_of(rank, workers)
             assert place is not None, "only nodes with a place on the cube exchange chunks"
-            return (place ^ distance if halve else place) & -distance
+            owner = place ^ distance if halve else place
+            return owner & -distance
 
         carried = partial(
             PartsExchange,
@@ -140,8 +141,8 @@ def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> P
 
 
 def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
-    """`phases` on the cube, before which a pair's sum, and after which the whole sum, goes to the
-    other of the pair.
+    """`phases` on the cube, with a phase before that sums each pair, and one after that sends the
+    whole sum to the other of the pair.
     """
     pairs = {2 * pair: 2 * pair + 1 for pair in range(extras(workers))}
     if not pairs:

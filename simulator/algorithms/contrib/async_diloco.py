@@ -39,8 +39,8 @@ class AsyncDiLoCo(Algorithm):
     plain SGD, outer_lr 1 and no momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
 
     With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes
-    max(least_steps, floor(H v / max v)) steps, by what the server has seen of the speeds, so that
-    the answers of all take about as long.
+    max(least_steps, floor(H v / max v)) steps, by the speeds that the server has measured, so that
+    all answers take about equally long.
 
     With `heloco` or `cgad` that outer rule makes a step at every arrival, at `outer_lr`.
 
@@ -48,14 +48,14 @@ class AsyncDiLoCo(Algorithm):
 
     Attributes:
         local_steps: H, mini-batches of the fastest worker, or of each, from read to answer.
-        outer_lr, outer_momentum: of the server's step; the momentum is beta.
+        outer_lr, outer_momentum: the learning rate and the momentum (beta) of the server's step.
         momentum_every: N, arrivals from one step of the momentum to the next; P by default.
         spread: c, the part of the momentum's step that each of the other arrivals makes.
         dynamic_steps: whether slow workers make fewer steps.
         least_steps: the fewest that a slow worker makes.
         grace: seconds after an arrival in which others may arrive before any of them is answered.
         heloco: the outer step of HeLoCo in place of the delayed momentum's.
-        cgad: that of CGAD, an outer Adam in which late changes count less.
+        cgad: the outer step of CGAD, an Adam in which late changes count less.
     """
 
     rule: Rule
@@ -159,4 +159,6 @@ class AsyncDiLoCo(Algorithm):
         if not self.dynamic_steps or worker not in speeds:
             return self.local_steps
         share = speeds[worker] / max(speeds.values())
-        return max(self.least_steps, int(self.local_steps * share + 1e-9))  # 0.3 / 0.1 < 3
+        return max(
+            self.least_steps, int(self.local_steps * share + 1e-9)
+        )  # by rounding, 0.3 / 0.1 is below 3

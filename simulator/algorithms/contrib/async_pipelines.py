@@ -13,8 +13,8 @@ from laggard.simulator.network.topology import SERVER, CompleteWithServers, Topo
 
 @dataclass(frozen=True)
 class AsyncPipelines(Replicated):
-    """Asynchronous SGD by replicas that are pipelines: each stage pushes to a server of its own,
-    and awaits only that.
+    """Asynchronous SGD by replicas that are pipelines: each stage pushes to its own server, and
+    waits for that server only.
 
     A replica takes M micro-batches through its S stages and back, as `gpipe` or `1f1b` do. When a
     stage has made its last backward pass it pushes its gradients to its server, which applies them
@@ -24,7 +24,7 @@ class AsyncPipelines(Replicated):
 
     where t_s are the updates that server s had made when it answered this replica last. A stage
     begins its next mini-batch as soon as it has its own parameters and its input. It does not wait
-    for those of other stages, so that versions t_s may differ between stages; all passes of a
+    for parameters of other stages, so that versions t_s may differ between stages; all passes of a
     mini-batch on one stage use one version. A replica that loses a stage by a crash stops for good,
     and the others go on.
 
@@ -35,7 +35,7 @@ class AsyncPipelines(Replicated):
     to the answer: (M + S - 1)(f + b) + max_s (C_s - s (f + b)).
 
     Attributes:
-        schedule: of the passes, that of `gpipe` or of `1f1b`.
+        schedule: the order of the passes, as in `gpipe` or in `1f1b`.
 
     Source: Dean et al. (2012), NIPS, sections 3 and 4.1; Huang et al. (2019), arXiv 1811.06965
     (micro-batches).
@@ -59,7 +59,7 @@ class AsyncPipelines(Replicated):
         return {self.owner(rank, workers): stages[rank] for rank in range(self.depth(workers))}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """From each stage to the next, and back; and between each and its server."""
+        """The pairs of neighbouring stages, and of each stage and its server, both ways."""
         yield from super().links(workers)
         for rank in range(workers):
             server = self.owner(rank, workers)

@@ -39,8 +39,8 @@ class CHOCO(Averaging):
     A message is 2 k / d models for top_k, whose indices have 32 bits, and k / d for random_k, whose
     indices all nodes draw alike; 1 at most, the size of the whole difference. On a ring of more
     than two nodes a step takes t_c + alpha + 2 s N beta, for messages of s models of N bytes,
-    latency alpha, beta seconds a byte, one card a node with either `sharing`, and gradients of t_c
-    seconds; compression takes no time.
+    latency alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of
+    t_c seconds; compression takes no time.
 
     Source: Koloskova, Stich & Jaggi (2019), arXiv 1902.00340, algorithm 2, in its form with
     three vectors a node.

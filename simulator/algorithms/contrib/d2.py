@@ -1,4 +1,4 @@
-"""D2: decentralised SGD that corrects each node by what averages have changed of it so far."""
+"""D2: decentralised SGD that corrects each node by the sum of all changes by averages."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -16,11 +16,11 @@ from laggard.simulator.network.mixing import ROUNDING, matrix, mixing
 
 @dataclass(frozen=True)
 class D2(Averaging):
-    """D2: decentralised SGD that corrects each node by what averages have changed of it so far.
+    """D2: decentralised SGD that corrects each node by the sum of all changes by averages.
 
     x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j')),    x_j', lr' of the step before
 
-    and a first step as `dpsgd` with adapt_then_combine has it. The sum of all models changes by -lr
+    and the first step of `dpsgd` with adapt_then_combine. The sum of all models changes by -lr
     sum_i g_i in every step, under any schedule. Where the nodes' losses differ, they stand still
     only at the minimum of the mean loss, which `dpsgd` misses. -lr g stands for the optimiser's
     step, which must be linear in the gradient: SGD, also with momentum, or Nesterov. On the
@@ -30,7 +30,8 @@ class D2(Averaging):
     an even number of nodes has -1/3, at which noise never decays.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
-    alpha, beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds.
+    alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of t_c
+    seconds.
 
     Source: Tang et al. (2018), arXiv 1803.07068, algorithm 1; momentum: the public code of Vogels
     et al. (2021), arXiv 2110.04175; (W + I) / 2: Yuan et al. (2019), arXiv 1702.05122.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DANA(Algorithm):
-    """DANA-Zero: a momentum for each worker, which reads where its gradient will be applied.
+    """DANA-Zero: a momentum per worker; each reads a forecast of the model at its gradient's
+    update.
 
     v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
 
@@ -76,7 +77,7 @@ class DANASlim(DANA):
 
     v_i <- m v_i + g;  u = m v_i + g at worker i;  w <- w - lr u at the server, which returns w
 
-    At a constant rate w is what a worker of `dana` reads, which is also what is evaluated here.
+    At a constant rate, w is the model that a worker of `dana` reads; here it is also evaluated.
     With one worker it is SGD with Nesterov's momentum. Clips and compensations change u instead of
     g; weight decay is refused, since the server would add it after the momentum. A worker that
     crashes loses its v_i.

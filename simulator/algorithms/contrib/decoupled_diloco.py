@@ -31,13 +31,13 @@ FRAGMENT = "fragment"
 
 
 class Push(NamedTuple):
-    """What a learner sends of a fragment.
+    """A learner's message about a fragment.
 
     Attributes:
-        fragment, merges: which, and how often it had been merged when the learner read it.
-        change: what the learner's steps have changed it by since, `(ensemble, n)`.
-        steps: their number.
-        gradients: those that no other push has.
+        fragment, merges: its number, and how often it had been merged when the learner read it.
+        change: its change by the learner's steps since then, `(ensemble, n)`.
+        steps: the number of these steps.
+        gradients: the gradients of these steps that no other push holds.
     """
 
     fragment: int
@@ -49,14 +49,14 @@ class Push(NamedTuple):
 
 @dataclass
 class Fragment:
-    """A fragment at the server, and what learners have sent of it since its last merge.
+    """A fragment at the server, and the learners' pushes of it since its last merge.
 
     Attributes:
-        columns: its parameters.
-        state: of its outer step.
+        columns: its parameters in a model.
+        state: the state of its outer step.
         merges: how often it has been merged.
-        pushes: the last of each learner.
-        due: when it is to be merged (s); infinite before the quorum.
+        pushes: the last push of each learner.
+        due: the time of its next merge (s); infinite before the quorum.
     """
 
     columns: slice
@@ -77,7 +77,7 @@ class Fragment:
         self.pushes[learner] = push._replace(gradients=[*before, *push.gradients])
 
     def set_due(self, now: float, quorum: int, workers: int, grace: float) -> None:
-        """Set when it is merged, if that follows from the pushes at `now` (s)."""
+        """Set the time of the merge, if the pushes at `now` (s) decide it."""
         if len(self.pushes) == workers:
             self.due = now
         elif len(self.pushes) >= quorum:
@@ -114,9 +114,9 @@ class DecoupledDiLoCo(OuterOptimizer):
         fragments: F, parts into which the model is cut.
         quorum: K, learners, or below 1 their share, rounded up; all by default.
         grace: seconds from the quorum to the merge, unless all learners have sent before.
-        merge: the mean that is taken.
+        merge: the kind of mean.
         keep: the share of its own fragment that a learner keeps.
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
         outstanding: pushes of a learner whose bytes may still have to leave it; before the next it
             waits.
@@ -150,7 +150,7 @@ class DecoupledDiLoCo(OuterOptimizer):
         return slice(first, params * (fragment + 1) // self.fragments)
 
     def worker(self, node: Node) -> Role:
-        """A learner: local steps, a push every H / F of them, and what has been merged since."""
+        """A learner: make local steps, push after every H / F, and take merged fragments."""
         node.send(SERVER, None, size=0)  # announces the learner
         state = self.rule.init(node.weights, replicas=node.workers)
         _, (model, merges) = yield node.receive()

@@ -57,7 +57,9 @@ class InRounds(Federated):
 
     def asked(self, workers: int) -> int:
         """The number of clients that are asked in a round."""
-        return math.ceil(self.select * self.awaited(workers) - 1e-9)  # 1.1 * 30 is above 33
+        return math.ceil(
+            self.select * self.awaited(workers) - 1e-9
+        )  # by rounding, 1.1 * 30 is above 33
 
     def round(
         self, node: Node, clients: Clients, more: Any = None, size: float = 1.0
@@ -65,7 +67,7 @@ class InRounds(Federated):
         """Ask clients, and wait for the first C answers or the time-out.
 
         Args:
-            more: what is sent with the model, of `size` models in all.
+            more: the rest of the message beside the model; `size` models in all.
 
         Returns:
             The answers in order of rank.
@@ -124,7 +126,7 @@ class FedProx(FedAvg):
     """FedProx: FedAvg whose clients are drawn back to the server's model.
 
     H times x_i <- x_i - lr (g(x_i) + proximal (x_i - w)), the gradient of client i's loss plus
-    proximal |x - w|^2 / 2; else as `fedavg`, which it is with proximal 0.
+    proximal |x - w|^2 / 2; all else is as in `fedavg`, which it equals with proximal 0.
 
     On quadratics as there, q_i = (1 - (1 - lr (h_i + proximal))^H) h_i / (h_i + proximal).
 

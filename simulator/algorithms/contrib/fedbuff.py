@@ -71,8 +71,8 @@ class FedAsync(InFlight):
 
     Attributes:
         share: a, the weight of a fresh client's model.
-        staleness_weight: s, what staleness does to it.
-        power: of `polynomial`, and the slope of `hinge`.
+        staleness_weight: s, the factor by which staleness lowers it.
+        power: the exponent of `polynomial`, and the slope of `hinge`.
         hinge_from: the staleness up to which `hinge` is 1.
     """
 
@@ -112,7 +112,7 @@ class FedBuff(InFlight):
     Attributes:
         buffer: K, answers that make an update.
         server_lr: the step along the mean change.
-        power: how much less a stale change counts.
+        power: the exponent of s; 0 counts all changes alike.
     """
 
     buffer: PositiveInt = field(default=10, kw_only=True)

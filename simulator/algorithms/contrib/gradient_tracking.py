@@ -23,8 +23,8 @@ class GradientTracking(Averaging):
     optimiser that is linear in the gradient it is `sync_ps`. Staleness 0.
 
     A message is x_j and y_j, of 2 models. On a ring of more than two nodes a step takes t_c + alpha
-    + 4 N beta, for N bytes a model, latency alpha, beta seconds a byte, one card a node with either
-    `sharing`, and gradients of t_c seconds.
+    + 4 N beta, for N bytes a model, latency alpha, beta seconds a byte, one card per node with
+    either `sharing`, and gradients of t_c seconds.
 
     Source: Nedic, Olshevsky & Shi (2017), arXiv 1607.03218; in this order Xu et al. (2015);
     Koloskova, Lin & Stich (2021), arXiv 2202.03836.

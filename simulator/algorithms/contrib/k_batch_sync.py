@@ -35,10 +35,9 @@ class PresentWeights(Algorithm):
     outstanding: PositiveInt = field(default=1, kw_only=True)
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse a server that takes in gradients more slowly than workers, which never wait, make
-        them.
+        """Refuse a server that takes in gradients more slowly than workers make them.
 
-        What it takes in would be older and older, and all of it dropped.
+        Workers never wait: gradients would reach it later and later, and all would be dropped.
         """
         factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
@@ -130,10 +129,10 @@ class Malenia(PresentWeights):
     """Malenia SGD: an update by the mean over workers of the mean of each one's gradients.
 
     w <- w - lr (1/P) sum_i G_i / b_i, with the sum G_i of the b_i gradients of worker i at w. The
-    update is made once each worker has a gradient and the harmonic mean of the b_i is at least
-    S / P; else as `k_batch_sync`. So where workers' losses differ, it tends to the minimum of their
-    mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S = P and
-    equal times it is `sync_ps`.
+    update is made once each worker has a gradient and the harmonic mean of the b_i is at least S /
+    P; all else is as in `k_batch_sync`. So where workers' losses differ, it tends to the minimum of
+    their mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S =
+    P and equal times it is `sync_ps`.
 
     Attributes:
         gradients: S, gradients that an update is worth: P / sum_i (1 / b_i) >= S / P; P by default.

@@ -32,9 +32,10 @@ class MATCHA(Algorithm):
     order of ranks, each into the first matching that is free at both ends. Staleness 0.
 
     A step sends 2 c E messages on average, of E edges. It takes a node with k active neighbours t_c
-    + alpha + k N beta, for N bytes, latency alpha, beta seconds a byte, one card a node with either
-    `sharing`, and gradients of t_c seconds, and only t_c where k = 0: of two nodes t_c + c (alpha +
-    N beta) on average. A node that crashes is not readmitted, and the others wait for it forever.
+    + alpha + k N beta, for N bytes, latency alpha, beta seconds a byte, one card per node with
+    either `sharing`, and gradients of t_c seconds, and only t_c where k = 0: of two nodes t_c + c
+    (alpha + N beta) on average. A node that crashes is not readmitted, and the others wait for it
+    forever.
 
     Source: Wang et al. (2019), arXiv 1905.09435; their public code.
 
@@ -54,7 +55,7 @@ class MATCHA(Algorithm):
     coin: NonNegativeInt = 0
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

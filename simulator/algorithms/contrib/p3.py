@@ -69,9 +69,8 @@ class P3(Sharded, Sliced):
         yield from servers.read()
         while True:
             seconds, batch = node.duration(), node.batch()
-            started = yield from forward_by_layers(
-                node, layers, seconds, None if first else servers.await_slices
-            )
+            await_slices = None if first else servers.await_slices
+            started = yield from forward_by_layers(node, layers, seconds, await_slices)
             first, weights = False, servers.model()
             for layer in reversed(layers):
                 yield node.work(share=layer.backward, of=seconds)
@@ -87,8 +86,8 @@ class P3(Sharded, Sliced):
     def server(self, node: Node) -> Role:
         """Answer each slice once it has come from all workers.
 
-        An update changes every parameter by itself, so that it can begin with the slices that are
-        there. Its arithmetic is done, and it is counted, once all are there: nobody computes a
+        An update changes every parameter by itself, so that it can begin with the slices that have
+        come. Its arithmetic is done, and it is counted, once all have come: nobody computes a
         gradient at the new weights before.
         """
         stream, layers, state = Stream(self.order), self.layers(node), self.rule.init(node.weights)
@@ -121,9 +120,7 @@ class P3(Sharded, Sliced):
     def answer(
         self, node: Node, readers: Sequence[int], layer: SlicedLayer, read: int
     ) -> list[Message]:
-        """Send `readers` a slice of `layer` after version `read`, and with it the model once all of
-        that is new.
-        """
+        """Send `readers` a slice of `layer`, with the model if its version is above `read`."""
         model = node.weights if node.version > read else None
         return [
             node.send(reader, model, layer.number, layer.size / self.shards) for reader in readers
@@ -131,11 +128,11 @@ class P3(Sharded, Sliced):
 
 
 class Stream:
-    """What a node sends one after another: whenever the last has arrived, the most urgent of what
-    waits.
+    """The sends of a node, one at a time: when one has arrived, the most urgent waiting one
+    follows.
 
     Args:
-        order: `priority`, or `fifo` for that which has waited longest.
+        order: `priority`, or `fifo`: the send that has waited longest.
     """
 
     def __init__(self, order: str) -> None:

@@ -44,9 +44,10 @@ class PipeDream2BW(Pipeline):
         stage, state = self.stage(node), self.rule.init(node.weights)
         before, pieces = node.weights, []
         for micro_batch in count():
-            # then its mini-batch reads the version before
+            # Once all earlier updates are made, this micro-batch reads the version before the last.
             fresh = node.version == micro_batch // self.micro_batches
-            yield from stage.forward(before if fresh else node.weights)
+            weights = before if fresh else node.weights
+            yield from stage.forward(weights)
             if micro_batch >= node.workers - 1 - node.rank:
                 pieces.append((yield from stage.backward()))
             if len(pieces) == self.micro_batches:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PowerSGD(Reducing):
-    """PowerSGD: all-reduce of gradients of low rank, by a step of the power method, with memory.
+    """PowerSGD: all-reduce of low-rank gradients, by a step of the power method, with error
+    feedback.
 
     For each n x m matrix of the gradient, at node i, from E_i = 0 and the same random Q on:
 
@@ -175,7 +176,7 @@ class Factors:
         return whole
 
     def rest_of(self, whole: "Tensor", mean: "Tensor") -> "Tensor":
-        """What G leaves of all matrices; 0 for vectors."""
+        """The residual M - G of all matrices; 0 for vectors."""
         rest = whole - mean
         # Those of vectors would add up to 0, and yet grow where nodes' data differ.
         for place in self._vectors:

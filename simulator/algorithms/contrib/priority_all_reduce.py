@@ -14,7 +14,7 @@ from laggard.simulator.errors import Positive
 from laggard.simulator.learning.promises import Later, Promise, concatenate
 
 COMPUTED, FREE, ORDER, SUM, GRADIENT = "computed", "free", "order", "sum", "gradient"
-"""What the roles of `PriorityAllReduce` tell each other, as tags."""
+"""The tags of messages between the roles of `PriorityAllReduce`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PriorityAllReduce(Reducing, Sliced):
             layer has 4,096 slices at most.
         order: which slice is summed first: that of the front-most layer, or with `fifo` the one
             computed first.
-        collective, ring_slices, servers: how a slice is summed, as those of `all_reduce`.
+        collective, ring_slices, servers: the collective that sums a slice, as in `all_reduce`.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
     Source: Peng et al. (2019), SOSP (ByteScheduler); the coordinator: Horovod,
@@ -75,7 +75,7 @@ class PriorityAllReduce(Reducing, Sliced):
         return roles | {rank: [*both, self.coordinate] for rank in coordinators}
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """Also between the first node and all others."""
+        """The pairs of the collective, and of the first node and all others, both ways."""
         yield from super().links(workers)
         yield from (pair for rank in range(1, workers) for pair in ((0, rank), (rank, 0)))
 

@@ -26,7 +26,8 @@ class QGDSGDm(Averaging):
     `dpsgd` does. A step at a rate of 0 adds 0 to m_i. Staleness 0.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
-    alpha, beta seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds.
+    alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of t_c
+    seconds.
 
     Source: Lin et al. (2021), arXiv 2102.04761, algorithm 1, and their public code.
 

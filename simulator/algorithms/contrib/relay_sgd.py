@@ -38,8 +38,8 @@ class RelaySGD(Algorithm):
 
     A message is one model; its number of models counts no bytes. On a tree of more than two nodes
     of degree at most 2 a step takes t_c + alpha + 2 N beta, for N bytes, latency alpha, beta
-    seconds a byte, one card a node with either `sharing`, and gradients of t_c seconds. A node that
-    crashes is not readmitted, and the others wait for it forever.
+    seconds a byte, one card per node with either `sharing`, and gradients of t_c seconds. A node
+    that crashes is not readmitted, and the others wait for it forever.
 
     Source: Vogels et al. (2021), arXiv 2110.04175, algorithm 1; the start for what is missing:
     their public code.
@@ -51,7 +51,7 @@ class RelaySGD(Algorithm):
     rule: Rule
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """No pairs: it sends along the edges of any graph."""
+        """No required pairs: the method sends along the edges of any graph."""
         return ()
 
     def check(self, cluster: Cluster) -> None:

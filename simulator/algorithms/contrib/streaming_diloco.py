@@ -50,7 +50,7 @@ class StreamingDiLoCo(OuterOptimizer, Reducing):
         fragments: F, parts into which the model is cut.
         overlap: mini-batches of a node between the sum of a fragment and its merge.
         keep: the share of its own fragment that a node keeps.
-        outer_lr, outer_momentum: of the outer optimiser.
+        outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
     """
 

@@ -89,7 +89,7 @@ class GapAware(Uncompensated):
     step.
 
     Attributes:
-        decay: of the running mean.
+        decay: the decay factor of the running mean.
 
     Source: Barkai, Hakimi, Schuster (2020), arXiv 1909.10802; C as in the public code of FTPipe.
     """

@@ -45,7 +45,7 @@ class SGD(Settings):
     Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
 
     Attributes:
-        momentum: what is kept of the last step's direction.
+        momentum: the decay factor of the velocity b.
     """
 
     momentum: Momentum = 0.0
@@ -73,7 +73,7 @@ class Nesterov(Settings, Optimizer):
     Source: Nesterov (1983) as in Sutskever et al. (2013); `torch.optim.SGD(nesterov=True)`.
 
     Attributes:
-        momentum: what is kept of the last step's direction.
+        momentum: the decay factor of the velocity b.
     """
 
     momentum: Decay = 0.9
@@ -117,7 +117,7 @@ class RMSProp(Settings, Optimizer):
     Source: Tieleman & Hinton (2012); `torch.optim.RMSprop`, where decay is alpha.
 
     Attributes:
-        decay: of the running mean.
+        decay: the decay factor of the running mean.
         eps: keeps the divisor from 0.
     """
 
@@ -183,8 +183,7 @@ class AdamW(Adam):
     Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
 
     Attributes:
-        weight_decay: by which share of it, times the learning rate, a weight shrinks with every
-            step.
+        weight_decay: the share, times the learning rate, by which a weight shrinks in each step.
     """
 
     weight_decay: NonNegativeScalar = 0.01

@@ -52,7 +52,7 @@ class Step(Settings):
 
     Attributes:
         every: the length of a step, in `unit`.
-        factor: of the learning rate after a step over the one before it.
+        factor: the learning rate after a step over that before it.
         unit: in what progress is counted.
         at: increasing numbers instead of `every`; they are the same for all members of an ensemble.
 
@@ -94,7 +94,7 @@ class WarmUp(Settings):
     Source: Goyal et al. (2017), arXiv 1706.02677, section 2.2.
 
     Attributes:
-        length: of the warm-up, in `unit`.
+        length: the length of the warm-up, in `unit`.
         start: the factor at the start.
         unit: in what progress is counted.
     """
@@ -118,7 +118,7 @@ class Cosine(Settings):
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
 
     Attributes:
-        length: of the descent, in `unit`.
+        length: the length of the descent, in `unit`.
         floor: the factor at its end, and from then on.
         unit: in what progress is counted.
         after: updates or epochs before it begins, as those of a warm-up.

@@ -40,7 +40,7 @@ class Distribution(Protocol):
 
 
 def is_law(seconds: float | Distribution) -> TypeGuard[Distribution]:
-    """Whether `seconds` are drawn, not a number."""
+    """Whether `seconds` is a distribution, not a number."""
     return hasattr(seconds, "draw")
 
 
@@ -100,15 +100,15 @@ class Scaled(Settings):
         return self.factor * self.law.draw(rng, n)
 
     def machine(self, rng: np.random.Generator) -> Distribution:
-        """One machine's distribution, scaled likewise."""
+        """One machine's distribution, scaled by `factor`."""
         return Scaled(on_a_machine(self.law, rng), self.factor)
 
     def of_worker(self, rank: int) -> Distribution:
-        """One worker's distribution, scaled likewise."""
+        """One worker's distribution, scaled by `factor`."""
         return Scaled(of_worker(self.law, rank), self.factor)
 
     def check_workers(self, workers: int) -> None:
-        """As `law` does."""
+        """Raise as `law` does."""
         check_workers(self.law, workers)
 
 

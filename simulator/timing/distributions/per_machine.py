@@ -30,9 +30,9 @@ class TwoLevelGamma(Settings):
     arXiv 1907.11612 (DANA), V_machine and V_batch.
 
     Attributes:
-        mean: over machines (s).
-        machine_cv: standard deviation over mean, of machines.
-        batch_cv: the same of one machine's mini-batches.
+        mean: the mean over machines (s).
+        machine_cv: standard deviation over mean of the machines' means.
+        batch_cv: standard deviation over mean of one machine's mini-batches.
     """
 
     mean: Positive
@@ -74,8 +74,8 @@ class Trace(Settings):
             workers are ranked in natural order. Columns `worker0`, `worker1`, ... need no key.
         order: `sequential`, every worker goes through its rows cyclically from a random one;
             `replay`, the same from the first one; or `bootstrap`, rows at random.
-        unit: of the column: s, ms, us or ns. By default the one that its name ends with, as in
-            `duration_ms`, or else seconds.
+        unit: the unit of the column: s, ms, us or ns. By default the one at the end of its name, as
+            in `duration_ms`, or else seconds.
     """
 
     file: str
@@ -104,7 +104,7 @@ class Trace(Settings):
 
     @property
     def by_rank(self) -> Mapping[int, Seconds]:
-        """The rows of each rank; none where the table says no ranks."""
+        """The rows of each rank; empty if the table has no ranks."""
         return self._rows.by_rank
 
     @property
@@ -116,7 +116,7 @@ class Trace(Settings):
         return float(self.seconds.std())
 
     def check_workers(self, workers: int) -> None:
-        """Raise `InvalidSettingError` where one of so many workers has no rows."""
+        """Raise `InvalidSettingError` if one of the `workers` has no rows."""
         missing = next((rank for rank in range(workers) if rank not in self.by_rank), None)
         if self.by_rank and missing is not None:
             expected = f"rows of each rank below workers = {workers}"
@@ -124,7 +124,7 @@ class Trace(Settings):
             raise InvalidSettingError("Trace", "worker", expected, got)
 
     def of_worker(self, rank: int) -> Distribution:
-        """The distribution of worker `rank`: its own rows, or all where the table says no ranks."""
+        """The distribution of worker `rank`: its own rows, or all if the table has no ranks."""
         if self.by_rank:
             return Measured(self.by_rank[rank], self.order, repr(self))
         return self
@@ -138,9 +138,7 @@ class Trace(Settings):
 
 
 class Measured:
-    """Measured seconds `(rows,)`, in one of a trace's orders; an error is said to be of the trace
-    `said`.
-    """
+    """Measured seconds `(rows,)`, in one of a trace's orders; errors name the trace as `said`."""
 
     def __init__(self, seconds: Seconds, order: Order, said: str) -> None:
         self._seconds, self._order, self._said = seconds, order, said
@@ -158,7 +156,7 @@ class Measured:
         return float(self._seconds.std())
 
     def machine(self, rng: np.random.Generator) -> Distribution:
-        """The rows from the one on with which one worker begins."""
+        """The rows in one worker's order, from its first row on."""
         own = Measured(self._seconds, self._order, self._said)
         if self._order == "sequential":
             own._row = int(rng.integers(self._seconds.size))

@@ -14,10 +14,10 @@ from laggard.simulator.timing.distributions.distribution import Seconds, Variati
 
 @dataclass(frozen=True)
 class Constant(Settings):
-    """Always the same duration.
+    """A constant duration.
 
     Attributes:
-        mean: of every mini-batch (s).
+        mean: the duration of every mini-batch (s).
     """
 
     mean: Positive
@@ -146,7 +146,7 @@ class Gamma(Settings):
     Source: Ali et al. (2000), task execution times of heterogeneous machines.
 
     Attributes:
-        mean: of a mini-batch (s).
+        mean: the mean of a mini-batch (s).
         cv: standard deviation over mean.
     """
 
@@ -168,8 +168,8 @@ class TwoPoint(Settings):
 
     Attributes:
         usual: the usual duration (s).
-        factor: how many times as long a straggler takes.
-        probability: of a straggler.
+        factor: the time of a straggler over the usual one.
+        probability: the probability of a straggler.
     """
 
     usual: Positive
@@ -196,7 +196,7 @@ class LogNormal(Settings):
     sigma^2 / 2.
 
     Attributes:
-        mean: of a mini-batch (s).
+        mean: the mean of a mini-batch (s).
         cv: standard deviation over mean.
     """
 

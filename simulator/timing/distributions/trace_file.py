@@ -1,4 +1,4 @@
-"""Measured seconds in a table: a row each, or a column a worker."""
+"""Measured seconds in a table: a row each, or a column per worker."""
 
 import math
 import re
@@ -30,14 +30,14 @@ WORKER_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rows:
-    """Durations `(rows,)` in seconds, and the rank that each is of, where the file says it."""
+    """Durations `(rows,)` in seconds, and the rank of each, if the file has ranks."""
 
     seconds: Seconds
     ranks: NDArray[np.int64] | None
 
     @cached_property
     def by_rank(self) -> dict[int, Seconds]:
-        """The seconds of each rank, in the order of the file; none where it says no ranks."""
+        """The seconds of each rank, in the order of the file; empty without ranks."""
         if self.ranks is None:
             return {}
         order = np.argsort(self.ranks, kind="stable")
@@ -55,7 +55,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
         worker: the name of the column of ranks, or `columns` where each worker has a column. By
             default, a table whose columns of numbers are named `worker0` or `rank0` and so on has a
             column for each.
-        unit: of the durations; by default what the column's name says, or else seconds.
+        unit: the unit of the durations; by default that in the column's name, or else seconds.
 
     Raises:
         InvalidSettingError: a line is not valid; the message names it.
@@ -84,7 +84,7 @@ def read_rows(path: Path, column: str | None, worker: str | None, unit: str | No
 
 
 def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) -> int:
-    """The place of the column of durations."""
+    """The index of the column of durations."""
     if column is not None:
         place = table.find(column)
         if place is None:
@@ -117,7 +117,7 @@ def _has_a_column_each(table: ForeignTable, worker: str | None) -> bool:
 
 
 def _worker_columns(table: ForeignTable) -> list[int]:
-    """The places of the columns that are named after a worker."""
+    """The indices of the columns that are named after a worker."""
     places = []
     for place, name in enumerate(table.names):
         base, _ = unit_in_name(name, "time")
@@ -130,7 +130,7 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
     """The durations of a table with a column for each worker; workers may have fewer rows."""
     places = _worker_columns(table)
     if not places:
-        # a counter of steps, and the index that pandas writes, are no workers
+        # a counter of steps, and the index that pandas writes, are not workers
         counters = ("", "step", "iteration", "index")
         places = [place for place, name in enumerate(table.names) if name not in counters]
     names = {place: unit_in_name(table.names[place], "time")[0] for place in places}

@@ -213,7 +213,7 @@ def test_entry_within_budget_gets_its_updates(smoke, monkeypatch):
     assert (plan.settings, plan.seeds) == (2, (0, 1, 2))
 
 
-def test_trials_compute_exactly_what_was_planned(smoke):
+def test_trials_compute_planned_gradients_exactly(smoke):
     """The clock knows the number of gradients before."""
     for row in smoke[1].rows:
         assert row.choice.gradients == row.choice.plan.gradients
@@ -275,7 +275,7 @@ def test_reported_seeds_change_neither_choice_nor_target(smoke, monkeypatch):
     assert trials.items() <= stamps(out).items()
 
 
-def test_target_is_what_all_reduce_reaches(smoke):
+def test_target_is_reached_by_all_reduce(smoke):
     """On the choosing seeds, less 1 % of its loss."""
     folder, league = smoke
     trials = load_results(folder / "league/trials all_reduce-rung3")
@@ -475,7 +475,7 @@ def test_command_answers_from_a_cluster_file(smoke, monkeypatch, capsys):
         ),
     ],
 )
-def test_bad_cluster_is_one_line(files, mistake, text, line):
+def test_bad_cluster_gives_one_line_error(files, mistake, text, line):
     cluster, task = files(cluster=text)
     error = mistake("league", cluster, "--task", task)
     assert error.startswith(f"mine.yaml: {line}")
@@ -491,7 +491,7 @@ def test_bad_cluster_is_one_line(files, mistake, text, line):
         (["--add", "nowhere:Nothing"], "algorithm.name: "),
     ],
 )
-def test_bad_option_is_one_line(files, mistake, words, line):
+def test_bad_option_gives_one_line_error(files, mistake, words, line):
     cluster, task = files()
     assert mistake("league", cluster, "--task", task, *words).startswith(line)
 
@@ -525,7 +525,7 @@ def test_cluster_is_valid_and_asks(name):
     assert clock(config, Stop(updates=3)).progress.updates == 3
 
 
-def test_there_are_ten_clusters():
+def test_ten_clusters_are_shipped():
     assert len(CLUSTERS) == 10
 
 

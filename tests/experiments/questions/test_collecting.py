@@ -49,7 +49,7 @@ def test_stored_numbers_are_not_simulated_again(numbers, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(again, known)
 
 
-def test_new_number_replaces_that_of_an_older_run(numbers, tmp_path):
+def test_new_number_replaces_older_one(numbers, tmp_path):
     """As after an edit of a plugin, which changes the ids of its runs: no seed is there twice."""
     older = numbers.assign(run="older", value=numbers["value"] + 1.0)
     again = collecting.collect(SPEEDUP, older, "smoke", out=tmp_path, jobs=1)
@@ -71,7 +71,7 @@ def test_table_is_read_as_it_was_written(numbers, tmp_path):
     assert back["value"].isna().sum() == 1
 
 
-def test_file_that_is_no_table_is_one_line(tmp_path):
+def test_file_without_table_gives_one_line_error(tmp_path):
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ResultError, match=r"bad\.csv: expected a column study"):
         read_numbers("bad", tmp_path)

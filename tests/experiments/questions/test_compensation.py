@@ -49,7 +49,7 @@ def grid(study, gain, seeds, role="report", wide=1.0, first=0, best=(5, 0.02), l
         (0.8, 20, 1.0, "seen", Word.NOT_DECIDED),
     ],
 )
-def test_compensation(gain, seeds, wide, role, word):
+def test_compensation_is_judged_by_error_ratio(gain, seeds, wide, role, word):
     choosing = grid("choosing", 0.8, 20, "report" if role == "report" else "tune", first=1000)
     answer = decide_compensation(table(grid("grid", gain, seeds, role, wide), choosing))[0]
     assert answer.judgement.word == word
@@ -59,7 +59,7 @@ def test_compensation(gain, seeds, wide, role, word):
     assert at_rate.mean.value == pytest.approx(1.1, rel=1e-6)
 
 
-def test_lost_runs_are_apart():
+def test_lost_runs_are_in_no_ratio():
     """8 of 40 end at chance: the ratio is that of the others, and the difference says so."""
     answer = decide_compensation(
         table(grid("grid", 0.8, 40, lost=8), grid("choosing", 0.8, 20, first=1000))
@@ -82,7 +82,7 @@ def test_disagreeing_sets_of_seeds_give_no_word():
     assert str(answer.judgement) == "cannot tell here: the two sets of seeds that choose disagree"
 
 
-def test_best_at_an_end_of_the_grid():
+def test_best_rate_at_grid_end_has_no_word():
     rows = table(grid("choosing", 0.8, 4))
     assert best_settings_of(rows) == ((0, 0.02), (5, 0.02))
     assert lies_inside(rows, *best_settings_of(rows))
@@ -92,7 +92,7 @@ def test_best_at_an_end_of_the_grid():
 
 
 @pytest.mark.parametrize(("error", "word"), [(0.08, Word.AGREES), (0.0995, Word.DIFFERS)])
-def test_four_workers(error, word):
+def test_four_workers_are_judged_by_error_ratio(error, word):
     """DC-ASGD-a has an error of 0.08 with 4 workers where ASGD has 0.1; or hardly less."""
     parts = [grid("grid", 0.8, 20), grid("choosing", 0.8, 20, first=1000)]
     for method, own in (("ASGD", 0.1), ("DC-ASGD-a", error)):
@@ -104,7 +104,7 @@ def test_four_workers(error, word):
 
 
 @pytest.mark.parametrize(("many", "word"), [(100, Word.AGREES), (1000, Word.DIFFERS)])
-def test_largest_strength(many, word):
+def test_largest_strength_is_compared_over_workers(many, word):
     """8 workers bear a strength of 500, 32 one of 100, or one of 1,000."""
     parts = [grid("grid", 0.8, 20), grid("choosing", 0.8, 20, first=1000)]
     for workers, most in ((8, 500), (32, many)):
@@ -155,7 +155,7 @@ def nearness(right, seeds, role, wide=1.0):
 
 
 @pytest.mark.parametrize(("right", "seeds", "role", "word"), WORDS)
-def test_compensated_gradient(right, seeds, role, word):
+def test_compensated_gradient_is_judged_by_distance(right, seeds, role, word):
     nearer, later, hessian = decide_nearness(nearness(right, seeds, role))
     assert [each.judgement.word for each in (nearer, later, hessian)] == [word] * 3
     assert nearer.number.mean.value == pytest.approx(0.9 if right else 1.1, rel=1e-6)
@@ -167,7 +167,7 @@ def test_compensated_gradient(right, seeds, role, word):
     assert along.mean.value == pytest.approx(0.9 * (0.9875 if right else 1.0125), rel=1e-4)
 
 
-def test_wide_seeds_cannot_tell():
+def test_widely_spread_seeds_leave_the_word_open():
     nearer = decide_nearness(nearness(True, 10, "report", wide=200.0))[0]
     assert nearer.judgement.word == Word.CANNOT_TELL
 

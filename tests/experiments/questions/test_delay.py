@@ -43,7 +43,7 @@ def speedups(late: float, never: bool = False):
     return table(*parts)
 
 
-def test_speed_up_is_that_of_chosen_rates():
+def test_speed_up_is_taken_at_chosen_rates():
     """(D + 1) e(0) / e(D) at the chosen rates: 9 * 1 / 3 and 33 * 1 / 5, the greater one first."""
     answers = decide_speedup(speedups(late=3.0))
     assert [answer.number.mean.value for answer in answers] == pytest.approx([6.6, 6.6], rel=1e-9)
@@ -84,14 +84,14 @@ def cliffs(fall: float, seeds: int, role: str = "report"):
         (-1.0, 8, "seen", Word.NOT_DECIDED),
     ],
 )
-def test_slope_of_the_cliff(fall, seeds, role, word):
+def test_cliff_slope_is_fitted_over_delays(fall, seeds, role, word):
     for answer in decide_rate(cliffs(fall, seeds, role)):
         # the grid has steps of a quarter decade
         assert answer.number.mean.value == pytest.approx(fall, abs=0.15)
         assert answer.judgement.word == word
 
 
-def test_cliff_at_end_of_grid_is_none():
+def test_cliff_at_grid_end_has_no_rate():
     inside = pd.Series([0.9, 0.9, 0.1], pd.Index([0.1, 0.2, 0.4], name="lr"))
     assert cliff_rate(inside) == 0.2
     assert np.isnan(cliff_rate(inside.iloc[:2]))
@@ -123,7 +123,7 @@ def test_loss_is_split_into_rate_and_delay():
 
 
 @pytest.mark.parametrize(("adagrad", "word"), [(12, Word.AGREES), (4, Word.DIFFERS)])
-def test_width_of_working_rates(adagrad, word):
+def test_width_of_rates_is_compared_by_optimiser(adagrad, word):
     """SGD works at eight rates, a sixth of a decade apart; Adagrad at more, or at fewer."""
     parts = []
     for optimiser, working in (("sgd", 8), ("adagrad", adagrad)):

@@ -5,13 +5,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from laggard.experiments.questions.gossip import (
-    decide_accuracy,
-    decide_full_card,
-    decide_late,
-    decide_slow_node,
-    decide_time,
-)
+from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
+from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
 from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import rows, spread, table
 
@@ -50,7 +45,7 @@ def late(right, seeds, wide, role, lost=0):
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
-def test_late_messages(right, seeds, wide, role, word):
+def test_late_messages_are_judged_by_points(right, seeds, wide, role, word):
     one, two = decide_late(late(right, seeds, wide, role))
     assert one.judgement.word == two.judgement.word == word
     assert one.number.mean.value == pytest.approx(0.1 if right else 2.0, rel=1e-6)
@@ -78,7 +73,7 @@ def test_best_rate_at_grid_end_has_no_word():
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
-def test_accuracy_of_gossip(right, seeds, wide, role, word):
+def test_gossip_is_judged_by_points(right, seeds, wide, role, word):
     """All-reduce is 0.2 points better with 16 nodes and 1 with 64; or 2 with both, 3 with pairs."""
     parts = []
     ahead = {16: 0.002, 64: 0.01} if right else {16: 0.02, 64: 0.02}
@@ -97,7 +92,7 @@ def test_accuracy_of_gossip(right, seeds, wide, role, word):
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
-def test_slow_node(right, seeds, wide, role, word):
+def test_slow_node_is_judged_by_time_ratio(right, seeds, wide, role, word):
     """All-reduce takes 4 times AD-PSGD's time at 10 times, or twice; AD-PSGD slows not, or by 2."""
     means = {
         ("adpsgd", 1): 5,
@@ -122,7 +117,7 @@ def test_slow_node(right, seeds, wide, role, word):
     assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
 
 
-def test_a_target_that_seeds_miss_has_no_mean():
+def test_target_that_seeds_miss_has_no_mean():
     parts = []
     for method, slowness in (
         ("adpsgd", 1),
@@ -146,7 +141,7 @@ def test_a_target_that_seeds_miss_has_no_mean():
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
-def test_full_card(right, seeds, wide, role, word):
+def test_full_card_is_judged_by_time_ratio(right, seeds, wide, role, word):
     """A full card takes 3 times as long, or a tenth longer; the server is full with 32 workers, or
     never.
     """
@@ -173,7 +168,7 @@ def test_full_card(right, seeds, wide, role, word):
 
 
 @pytest.mark.parametrize(("right", "seeds", "wide", "role", "word"), CASES)
-def test_time_on_a_slow_network(right, seeds, wide, role, word):
+def test_slow_network_is_judged_by_time_ratio(right, seeds, wide, role, word):
     """An iteration takes as long by a ring, and 3 times by a tree; SGP needs half of the epochs, or
     twice as many.
     """

@@ -21,7 +21,7 @@ OTHER = pd.Series([0.5, math.nan, 0.4, 0.5], [0, 1, 2, 3])
     ("compare", "expected"),
     [(points_ahead, 30.0), (points_behind, -30.0), (times_as_large, 1.6)],
 )
-def test_only_ones_own_lost_runs_are_counted(compare, expected):
+def test_opponents_lost_runs_are_counted_apart(compare, expected):
     """Seed 1 of the other is its opponent's loss: it is in no pair, and no loss of one's own."""
     found = compare(OWN, OTHER)
     assert found.mean.value == pytest.approx(expected)

@@ -30,7 +30,7 @@ class Net(nn.Sequential):
 """
 
 
-def test_pages_are_those_of_the_stored_numbers():
+def test_pages_have_the_stored_numbers():
     """`laggard reproduce --stored --page REPRODUCTION.md` writes them."""
     texts = page_texts(ROOT / "REPRODUCTION.md", ROOT / "results" / "questions")
     outdated = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
@@ -52,7 +52,7 @@ def test_stored_notebook_shows_the_present_answers():
             assert escape(question.decide(numbers)[0].says, quote=False) in outputs
 
 
-def test_numbers_stand_in_the_block_alone():
+def test_numbers_change_the_block_only():
     """A number in a card that is changed by hand is written over; the words around it stay."""
     card = f"# Title\n\n{BEGIN}\nold\n{END}\n\nafter\n"
     assert with_numbers(card, "new") == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nafter\n"
@@ -87,7 +87,7 @@ def test_command_lists_and_answers_without_a_run(capsys):
     assert main(["reproduce", "delay-rte", "--stored"]) == 2
 
 
-def test_network_of_ones_own_stands_beside_ours(tmp_path, monkeypatch, capsys):
+def test_custom_network_keeps_our_numbers(tmp_path, monkeypatch, capsys):
     """One command redoes a question on it; the numbers lie in a folder of their own."""
     (tmp_path / "own_nets.py").write_text(OWN_NET, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

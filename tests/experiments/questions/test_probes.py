@@ -46,7 +46,7 @@ def by_hand(strength, lr=0.1, delay=2, updates=12):
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
-def test_closeness_is_that_of_the_recursion(toy, strength):
+def test_closeness_follows_the_recursion(toy, strength):
     config = load(toy(text=DELAYED.replace("STRENGTH", str(strength))))
     rows = closeness(config, RunSpec(config).arguments())
     assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
@@ -124,7 +124,7 @@ def test_grid_is_probed_once_and_keeps_its_axes(toy, tmp_path, monkeypatch):
     assert run_probe("closeness", planned, tmp_path).equals(first)
 
 
-def test_a_member_that_diverges_is_lost(toy, tmp_path):
+def test_member_that_diverges_is_lost(toy, tmp_path):
     text = DELAYED.replace("STRENGTH", "1.0").replace("updates: 12", "updates: 400")
     planned = runs(load(toy(text=text + "sweep: {learning.lr: [0.1, 30.0], seeds: 2}\n")))
     found = run_probe("closeness", planned, tmp_path)
@@ -271,7 +271,7 @@ def test_measured_models_are_sixteen_updates_apart(monkeypatch):
     ]
 
 
-def test_a_run_is_measured_in_ten_parts(toy, tmp_path):
+def test_run_is_measured_in_ten_parts(toy, tmp_path):
     text = """\
 cluster: {workers: 1}
 algorithm: {name: delayed}

@@ -31,7 +31,7 @@ RACES = [
 
 
 @pytest.mark.parametrize(("ringmaster", "seeds", "role", "deviation", "word"), RACES)
-def test_time_of_ringmaster_over_asynchronous(ringmaster, seeds, role, deviation, word):
+def test_ringmaster_is_judged_by_time_ratio(ringmaster, seeds, role, deviation, word):
     """Its threshold of 2 is best on the seeds that choose; 8 takes twice as long."""
     seconds = {"async": 1.0, "sync": 4.0, "rennala 1": 0.5}
     parts = times("uneven", seconds, seeds, role, speeds="i")
@@ -82,7 +82,7 @@ WAITS = [
 
 
 @pytest.mark.parametrize(("synchronous", "seeds", "deviation", "word"), WAITS)
-def test_waiting_for_quickest_workers(synchronous, seeds, deviation, word):
+def test_waiting_for_quickest_is_judged_by_time_ratio(synchronous, seeds, deviation, word):
     parts = times("waiting", {"async": 1.0}, seeds, tail="heavy")
     awaited = {"m = 16": 9.0, "m = 8": synchronous, "m = 4": 8.0}
     parts += times("waiting", awaited, seeds, deviation=deviation, tail="heavy")

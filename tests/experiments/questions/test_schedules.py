@@ -59,7 +59,7 @@ def test_cliff_beyond_the_rates_leaves_the_word_open():
     assert answer.judgement == (OPEN, "a cliff_rate lies beyond the rates tried")
 
 
-def test_equal_epochs_carry_no_word():
+def test_equal_epochs_have_no_word():
     """Larger batches make fewer updates; the share taken is of the accuracy above the least."""
     parts = batches((1.0, 0.1), 32, study="epochs")
     for delay, accuracy in ((0, 0.9), (8, 0.5)):

@@ -31,7 +31,7 @@ def test_division_by_staleness_reaches_the_synchronous_level(value, deviation, s
     assert words(answers) == [word]
 
 
-def test_lost_runs_are_apart():
+def test_more_lost_runs_leave_the_word_open():
     """More lost runs than the opponent has leave the word open, whatever the others reach."""
     level, own = synchronous(0.98)
     own.loc[own["seed"] < 6, ["value", "lost"]] = np.nan, True
@@ -40,7 +40,7 @@ def test_lost_runs_are_apart():
     assert answer.judgement == (OPEN, "more runs are lost")
 
 
-def test_one_collapsed_run_parts_mean_and_median():
+def test_collapsed_run_separates_mean_from_median():
     level, own = synchronous(0.98)
     own.loc[own["seed"] == 3, "value"] = 0.1
     (answer,) = decide_by_staleness(table(level, own))
@@ -48,7 +48,7 @@ def test_one_collapsed_run_parts_mean_and_median():
     assert answer.number.median.value == pytest.approx(0, abs=0.1)
 
 
-def test_own_staleness_is_held_against_a_constant_rate():
+def test_own_staleness_is_compared_with_a_constant_rate():
     """First where times have a heavy tail; no paper has a bar for it."""
     parts = [
         rows(
@@ -97,7 +97,7 @@ def test_training_fails_without_a_ramp(failed, seeds):
     assert answers[0].number.mean.value == failed / seeds
 
 
-def test_lost_run_has_failed():
+def test_lost_run_counts_as_failed():
     answers = decide_ramp(
         table(
             rows("accuracy", [0.9] * 10, study="start", start="ramp"),
@@ -164,7 +164,7 @@ def test_minimum_is_stable_up_to_theory(last, seeds, role, word):
         assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5, abs=1e-4)
 
 
-def test_networks_have_an_answer_each():
+def test_each_network_has_an_answer():
     smooth = growths(1.0, momentum=0.0, delay=2) + growths(0.8, momentum=0.9, delay=2)
     kinks = growths(0.6, study="kinks", momentum=0.0, delay=2)
     answers = decide_stable(table(*smooth, *kinks))

@@ -34,7 +34,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
-def test_points_lost_by_not_waiting_for_all(lost, seeds, role, deviation, word):
+def test_waiting_for_some_is_judged_by_points(lost, seeds, role, deviation, word):
     settings = {"all": 0.0, "95 %": lost, "90 %": lost, "90 %, tokens": lost}
     parts = accuracies("method", settings, seeds, role, deviation, "most")
     answer = decide_waiting(table(*parts))[0]
@@ -44,7 +44,7 @@ def test_points_lost_by_not_waiting_for_all(lost, seeds, role, deviation, word):
 
 
 @pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
-def test_points_lost_by_averaging_seldom(lost, seeds, role, deviation, word):
+def test_rare_averages_are_judged_by_points(lost, seeds, role, deviation, word):
     parts = accuracies("steps", {1: 0.0, 16: lost}, seeds, role, deviation, "averages")
     answer = decide_averages(table(*parts))[0]
     assert answer.judgement.word == word

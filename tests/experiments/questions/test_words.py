@@ -33,20 +33,20 @@ def test_five_seeds_have_no_interval_of_the_median():
     assert math.isnan(median([1, 2, 3, 4, 5]).low)
 
 
-def test_mean_has_the_interval_of_student():
+def test_mean_has_interval_by_student():
     """Of 1 to 5: mean 3, half-width 2.7764 sqrt(2.5 / 5)."""
     found = estimate([1, 2, 3, 4, 5]).mean
     assert found.high - found.value == pytest.approx(2.776445 * math.sqrt(0.5), rel=1e-6)
 
 
-def test_lost_runs_are_apart_from_missed_targets():
+def test_lost_runs_are_no_missed_targets():
     found = estimate([1.0, math.nan, 3.0, math.inf, 2.0, 2.0, 2.0, 4.0])
     assert (found.lost, found.missing, found.seeds) == (1, 1, 8)
     assert math.isnan(found.mean.value)
     assert found.value == 2.0  # the median of those kept
 
 
-def test_ratio_is_that_of_means():
+def test_ratio_divides_means():
     """Independent lognormal times: the ratio of means is 1 where the mean of ratios is e^{s^2}."""
     generator = np.random.default_rng(3)
     above, below = np.exp(generator.normal(0, 1, (2, 20_000)))
@@ -84,18 +84,18 @@ AGREES = spread(2.0, 0.1, 10)
         (exact(2.0), {}, Word.AGREES),
     ],
 )
-def test_word(number, options, word):
+def test_word_follows_both_intervals(number, options, word):
     assert judge(number, **{"at_least": 1.0, **options}).word == word
 
 
-def test_a_missed_target_is_judged_by_the_median():
+def test_missed_target_is_judged_by_the_median():
     """Times of which one is never: the median's interval decides, and that may be infinite."""
     times = [*spread(2.0, 0.1, 19), math.inf]
     assert judge(estimate(times), at_most=3.0).word == Word.AGREES
     assert judge(estimate([*times[:9], *[math.inf] * 11]), at_most=3.0).word == Word.CANNOT_TELL
 
 
-def test_so_many_seeds_have_the_wanted_interval():
+def test_needed_seeds_give_the_wanted_interval():
     def half(seeds):
         found = estimate(spread(1.0, 0.3, seeds))
         return (found.mean.high - found.mean.low) / 2

@@ -117,7 +117,7 @@ def test_other_batch_size_is_measured_again():
     assert gauge.asked > asked or echo.calls[-1] <= 32
 
 
-def test_given_bound_holds():
+def test_given_bound_is_kept():
     echo = Echo()
     ask(Chunked(echo, most=7), 30)
     assert max(echo.calls) <= 7

@@ -44,7 +44,7 @@ LENET = [layer(156, 86_400), layer(0, 3_456), layer(2_416, 153_600), layer(0, 1_
          layer(48_120, 48_000), layer(10_164, 10_080), layer(850, 840)]  # fmt: skip
 
 
-def test_buckets_of_lenet_by_hand():
+def test_buckets_of_lenet_match_hand_count():
     """The buckets are the last two linear layers, the first one, and the convolutions."""
     total = 303_656
     linear = 840 + 10_080
@@ -142,7 +142,7 @@ WITHOUT = [AllReduce(Rule(Adam()), collective) for collective in COLLECTIVES] + 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("algorithm", WITHOUT)
-def test_one_bucket_is_no_overlap(algorithm, sharing, monkeypatch):
+def test_one_bucket_does_not_overlap(algorithm, sharing, monkeypatch):
     monkeypatch.setattr(Rounds, "apply_to", staticmethod(lambda *_, **__: False))
     network = Network(bandwidth=300.0, latency=0.01, sharing=sharing)
     slow = [Factor(1, factor=2.0)]

@@ -133,7 +133,7 @@ class Flooding(Algorithm):
 
 
 @SHARINGS
-def test_growth_is_told_in_one_line_with_key(sharing):
+def test_growing_queue_is_reported_with_key(sharing):
     network = Network(bandwidth=50.0, message_bytes=1.0, sharing=sharing)
     cluster = Cluster(4, Constant(0.01), network=network)
     with warnings.catch_warnings(record=True) as told:
@@ -146,7 +146,7 @@ def test_growth_is_told_in_one_line_with_key(sharing):
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "sgp", "async_ps", "gpipe"])
-def test_growth_is_not_told_of_methods_that_wait(name):
+def test_growing_queue_is_not_reported_where_workers_wait(name):
     network = Network(bandwidth=5.0, message_bytes=1.0)
     algorithm = ALGORITHMS[name](Rule())
     task = Timing(depth=8, activations=1.0)

@@ -67,7 +67,7 @@ def case(seed):
 @pytest.mark.parametrize(
     ("order", "step", "begins"), [("priority", 1.7, 1.05), ("fifo", 1.95, 1.45)]
 )
-def test_steps_of_two_layers(order, step, begins):
+def test_two_layers_follow_recursion(order, step, begins):
     """Each pass of a layer takes 1/4 s, a slice 0.2 s either way; the last layer has four of them,
     the first has one.
 
@@ -208,7 +208,7 @@ def moments(outcome, name="time"):
 @pytest.mark.parametrize(
     ("order", "step", "begins"), [("priority", 1.51, 0.86), ("fifo", 1.76, 1.26)]
 )
-def test_steps_of_two_layers_in_ring(order, step, begins):
+def test_two_layers_in_ring_follow_recursion(order, step, begins):
     """Each pass of a layer takes 1/4 s, a slice 0.01 s to be named and 0.19 s in a ring of two.
 
     The last layer has four slices. Its gradient is there 0.25 s after the backward pass began, that
@@ -253,7 +253,7 @@ def test_free_network_leaves_times_of_all_reduce(order):
 
 @pytest.mark.parametrize("collective", AT_ONCE)
 @pytest.mark.parametrize(("P", "more"), [(4, 0.02), (1, 0.0)])
-def test_one_slice_is_all_reduce_named_first(collective, P, more):
+def test_one_slice_costs_all_reduce_and_notice(collective, P, more):
     """The last node needs the latency there and back more; alone, a node asks no other."""
     network = Network(bandwidth=300.0, latency=0.01, message_bytes=50.0)
     one, whole = (

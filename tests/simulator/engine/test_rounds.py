@@ -138,7 +138,7 @@ def storm(cases):
 @pytest.mark.parametrize("name", COLLECTIVES)
 @storm(FEW)
 @given(data=st.data())
-def test_recurrence_is_right(name, data):
+def test_recurrence_equals_messages(name, data):
     check_case(data.draw, name)
 
 
@@ -146,7 +146,7 @@ def test_recurrence_is_right(name, data):
 @pytest.mark.parametrize("name", COLLECTIVES)
 @storm(MANY)
 @given(data=st.data())
-def test_recurrence_is_right_in_many_cases(name, data):
+def test_recurrence_equals_messages_in_many_cases(name, data):
     check_case(data.draw, name)
 
 
@@ -191,7 +191,7 @@ CARDS = Network(bandwidth=10.0, message_bytes=1.0)
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("stop", [{"updates": 3}, {"gradients": 9}, {"time": 2.7}, {"epochs": 0.4}])
-def test_recurrence_is_right_until_every_end(name, network, stop):
+def test_recurrence_equals_messages_until_every_end(name, network, stop):
     cluster = Cluster(5, Gamma(0.5, 0.6), network=NETWORKS[network])
     for buckets in (None, 0.5):
         algorithm = AllReduce(Rule(lr=0.05), name, bucket_bytes=buckets)

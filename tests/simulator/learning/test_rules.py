@@ -125,7 +125,7 @@ def test_weights_are_values():
         (Cosine(length=4.0, floor=0.1), 9.0, 0.1),
     ],
 )
-def test_schedule_at_its_end(schedule, epochs, factor):
+def test_schedule_keeps_value_after_its_end(schedule, epochs, factor):
     """Ten tenths of an epoch, whose sum is rounded, and epochs after the end; `tests/theory`
     compares what lies before with torch.
     """

@@ -39,7 +39,7 @@ def random_steps(rng, span=20.0):
 
 @pytest.mark.parametrize("star", [False, True])
 @BLOCKS
-def test_messages_over_changing_links_end_as_fluid_says(star, block):
+def test_messages_over_changing_links_follow_fluid(star, block):
     stars = 0
     for seed in range(block * 40, block * 40 + 40):
         rng = np.random.default_rng([seed, star])

@@ -121,7 +121,7 @@ def random_traffic(pattern, seed):
     ],
 )
 @BLOCKS
-def test_messages_end_when_fluid_model_says(kind, group, patterns, reach, block, monkeypatch):
+def test_messages_end_with_fluid_model(kind, group, patterns, reach, block, monkeypatch):
     monkeypatch.setattr(nested, "MIN_REACH", reach)
     for pattern in patterns:
         groups = []

@@ -168,7 +168,7 @@ def test_latencies_of_trunks_are_added_to_drawn_ones():
 
 @SHARINGS
 @pytest.mark.parametrize("rank", [0, 1])
-def test_crash_leaves_queue_of_trunk_as_it_is(sharing, rank):
+def test_crash_leaves_queue_of_trunk_unchanged(sharing, rank):
     """Worker 0 or 1, which sent nothing, has the number of a trunk's end."""
     groups = Groups(2, trunks=[Trunk([0], 1, bandwidth=2.0, latency=0.25)])
     network = Network(bandwidth=10.0, latency=0.5, groups=groups, sharing=sharing)

@@ -108,7 +108,7 @@ def test_nodes_at_star_keep_their_models():
     assert all((matrix(name, Star(), 0, 3) == np.eye(3)).all() for name in MIXINGS)
 
 
-def test_node_peers_answer_name_and_step():
+def test_node_peers_give_mixing_of_name_and_step():
     """Repeated calls give the same; if degrees differ, the weights of the two names differ."""
     star = Graph(graph="star_graph", arguments={"n": 3})
     for graph, names in ((star, ["uniform", "metropolis"]), (Exponential(), ["uniform"])):

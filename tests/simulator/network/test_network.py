@@ -249,7 +249,7 @@ def test_crash_empties_queues_of_own_links(more):
 
 
 @pytest.mark.parametrize("rank", [0, 3])
-def test_crash_leaves_queue_of_host_as_it_is(rank):
+def test_crash_leaves_queue_of_host_unchanged(rank):
     """Each message takes 2 s. The lost one holds its turn until 2 s, so that the next two end at 4
     s and 6 s.
     """

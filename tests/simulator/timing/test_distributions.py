@@ -199,7 +199,7 @@ def test_bootstrap_draws_rows_at_random():
         ("rank,name\n0,a\n", {"worker": "rank"}, "column"),
     ],
 )
-def test_file_that_is_no_trace_is_refused(tmp_path, text, settings, key):
+def test_file_not_a_trace_is_refused(tmp_path, text, settings, key):
     path = tmp_path / "a.csv"
     if text is not None:
         path.write_text(text)

@@ -164,7 +164,7 @@ def test_key_that_contradicts_column_name_is_refused(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_units_of_other_quantities(tmp_path, name, quantity, factor):
+def test_unit_gives_factor_of_its_quantity(tmp_path, name, quantity, factor):
     path = tmp_path / "a.csv"
     path.write_text(f"{name}\n5\n")
     assert to_unit(read_foreign_table("Trace", path), 0, quantity) == pytest.approx(factor)
@@ -196,7 +196,7 @@ def test_rank_unlike_number_in_name_is_reported(tmp_path):
 
 @pytest.mark.parametrize("worker", [None, "columns"])
 @pytest.mark.parametrize("heading", ["rank{}", "worker {}", "Worker-{}"])
-def test_table_with_a_column_for_each_worker(tmp_path, worker, heading):
+def test_column_for_each_worker_is_read(tmp_path, worker, heading):
     names = ["step", *(heading.format(rank) for rank in (10, 9, *range(9)))]
     path = tmp_path / "a.csv"
     rows = [[step, *(f"{step}.{rank:02d}" for rank in (10, 9, *range(9)))] for step in (1, 2)]
@@ -249,7 +249,7 @@ def test_parquet_is_told_by_its_content(tmp_path):
     ],
     ids=["gzip", "xz", "zstd", "excel", "parquet", "nothing"],
 )
-def test_damaged_or_foreign_files_are_told(tmp_path, content, reason):
+def test_damaged_or_foreign_files_are_named(tmp_path, content, reason):
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     with pytest.raises(InvalidSettingError, match=reason) as caught:

@@ -60,7 +60,8 @@ class HeLoCo(Settings):
 
         Args:
             decay: mu.
-            shapes: of the parameters by name, in their order; none for a model of one vector.
+            shapes: the shapes of the parameters by name, in their order; none for a model of one
+                vector.
         """
         import torch
 

@@ -22,8 +22,7 @@ class Lion(Settings, Optimizer):
     Attributes:
         beta1: the weight of the momentum in a step's direction.
         beta2: decay of the momentum, a running mean of gradients.
-        weight_decay: by which share of it, times the learning rate, a weight shrinks with every
-            step.
+        weight_decay: the share, times the learning rate, by which a weight shrinks in each step.
     """
 
     beta1: Decay = 0.9

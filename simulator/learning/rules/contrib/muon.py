@@ -43,8 +43,7 @@ class Muon(Settings, Optimizer):
 
     Attributes:
         momentum: decay of the running mean of gradients of matrices.
-        weight_decay: by which share of it, times the learning rate, a weight shrinks with every
-            step.
+        weight_decay: the share, times the learning rate, by which a weight shrinks in each step.
         others_rate: the learning rate of AdamW over that of the matrices.
         beta1: AdamW's decay of the running mean of gradients.
         beta2: AdamW's decay of the running mean of their squares.
@@ -87,7 +86,7 @@ class ShapedMuon(Muon):
     """Muon for a model whose parameters have known shapes.
 
     Attributes:
-        shapes: of the parameters by name, in their order.
+        shapes: the shapes of the parameters by name, in their order.
     """
 
     shapes: ParameterShapes = None  # type: ignore[assignment]  # `with_shapes` gives it
