@@ -159,6 +159,5 @@ class AsyncDiLoCo(Algorithm):
         if not self.dynamic_steps or worker not in speeds:
             return self.local_steps
         share = speeds[worker] / max(speeds.values())
-        return max(
-            self.least_steps, int(self.local_steps * share + 1e-9)
-        )  # by rounding, 0.3 / 0.1 is below 3
+        steps = int(self.local_steps * share + 1e-9)  # 0.3 / 0.1 is rounded down
+        return max(self.least_steps, steps)

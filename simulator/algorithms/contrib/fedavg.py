@@ -57,9 +57,7 @@ class InRounds(Federated):
 
     def asked(self, workers: int) -> int:
         """The number of clients that are asked in a round."""
-        return math.ceil(
-            self.select * self.awaited(workers) - 1e-9
-        )  # by rounding, 1.1 * 30 is above 33
+        return math.ceil(self.select * self.awaited(workers) - 1e-9)  # 1.1 * 30 is rounded up
 
     def round(
         self, node: Node, clients: Clients, more: Any = None, size: float = 1.0
