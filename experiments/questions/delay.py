@@ -1,5 +1,7 @@
 """Constant delays: which rate they force, how many workers pay, and what they cost."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -136,14 +138,10 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
         if not within:
             continue
         top = max(within, key=lambda delay: within[delay].mean.value)
-        never = [delay for delay in found if delay not in within]
-        says = f"{NAMES[optimiser]}: up to {top + 1:g}"
-        if never:
-            says += f"; with {min(never) + 1:g} not all seeds get there within the budget"
         answers.append(
             Answer(
                 asks="How many workers pay?",
-                says=says,
+                says=f"{NAMES[optimiser]}: up to {top + 1:g}{_beyond_budget(found)}",
                 number=within[top],
                 unit=f"times sooner at {target:.0%}",
                 paper=f"{NAMES[optimiser]} bears delays up to {borne}",
@@ -155,6 +153,19 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
             )
         )
     return answers
+
+
+def _beyond_budget(found: Mapping[float, SeedEstimate]) -> str:
+    """The delays at which some runs do not reach the target within the budget, in words."""
+    missed = [delay for delay, number in found.items() if number.missing]
+    if not missed:
+        return ""
+    first, longest = min(missed), max(missed)
+    parts = [f"with {first + 1:g}, {found[first].missing} of {found[first].seeds} miss the budget"]
+    middle = found[longest].value
+    if middle > 0:
+        parts.append(f"with {longest + 1:g} the median is {middle:.0f} times")
+    return f" ({'; '.join(parts)})"
 
 
 SPEEDUP = Question(

@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
-from laggard.experiments.questions.delay import RATE
+from laggard.experiments.questions.delay import RATE, SPEEDUP
 from laggard.experiments.questions.numbers import reporting
 from laggard.experiments.questions.papers import PAPERS, Paper
 from laggard.experiments.questions.pictures import (
@@ -87,7 +87,10 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
         texts[card] = with_numbers(card.read_text(encoding="utf-8"), block)
     hero = _seen_from(folder / f"{RATE.name}.png", first.parent)
     caption = describe_rates(read_numbers(RATE.name, folder))
-    return {first: _first_page(answers, hero, caption), **texts}
+    speedup = ""
+    if answers[SPEEDUP.name]:
+        speedup = _seen_from(folder / f"{SPEEDUP.name}.png", first.parent)
+    return {first: _first_page(answers, hero, caption, speedup), **texts}
 
 
 def _seen_from(path: Path, folder: Path) -> str:
@@ -181,7 +184,7 @@ def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
     return [(question, answer) for question, answer in rows if answer.judgement.word in words]
 
 
-def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> str:
+def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str, speedup: str) -> str:
     first = [(QUESTIONS[name], own[0]) for name, own in answers.items() if own]
     every = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
     counts = dict.fromkeys(Word, 0)
@@ -203,6 +206,7 @@ def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str) -> st
         derived=sum(speaker(answer) == "theory" for _, answer in every if answer.judgement.word),
         hero=hero,
         caption=caption,
+        speedup=speedup,
         Word=Word,
         cards=CARDS.as_posix(),
         papers={_named(paper): (PAPER_CARDS / f"{paper.key}.md").as_posix() for paper in PAPERS},

@@ -55,7 +55,7 @@ def test_speed_up_is_taken_at_chosen_rates():
 def test_missed_target_has_no_speed_up():
     answers = decide_speedup(speedups(late=3.0, never=True))
     assert answers[0].number.mean.value == pytest.approx(3.0, rel=1e-9)
-    assert "with 33 not all seeds" in answers[0].says
+    assert "with 33, 8 of 8 miss the budget" in answers[0].says
     assert answers[0].beside["with 33 workers"].missing == 8
 
 
