@@ -1,6 +1,6 @@
 """Methods whose nodes may compress what they send."""
 
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,14 +8,13 @@ from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
-from laggard.simulator.learning.compression import Compress, Encoder
+from laggard.simulator.learning.compression import Compress, Encoder, Whole
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.events import Event, Receive
 
-WHOLE_MESSAGES = {"shards": (1, "1"), "bucket_bytes": (None, "null"), "cancel": (False, "false")}
-"""The settings with which a node sends its whole value at once, and knows from the next answer
-whether it was dropped; in Python and in a config.
-"""
+WHOLE_MESSAGES = {"shards": (1, "1"), "bucket_bytes": (None, "null")}
+"""The settings with which a node sends its whole value at once; in Python and in a config."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,17 @@ class Compressing(Algorithm):
             expected = f"mesh: a sum of {self.compress.name} messages has not the size of one"
             raise InvalidSettingError(name, "collective", expected, collective)
 
-    def encoder(self, node: Node) -> Encoder | None:
-        """What codes the messages of a node; None without compression."""
+    def encoder(self, node: Node, params: int | None = None) -> Whole:
+        """What codes the messages of a node.
+
+        Args:
+            params: the numbers in a message; those of the model by default.
+        """
         if self.compress is None:
-            return None
-        return Encoder(self.compress, node.rank, node.weights.shape[1])
+            return Whole()
+        if params is None:
+            params = node.weights.shape[1]
+        return Encoder(self.compress, node.rank, params)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,9 @@ class ReadComputePush(Compressing):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is None:
+        if self.compress is None:
             return read_compute_push(node)
-        return push_compressed(node, encoder)
+        return push_compressed(node, self.encoder(node))
 
 
 def read_compute_push(node: Node) -> Role:
@@ -75,17 +79,20 @@ def read_compute_push(node: Node) -> Role:
         node.send(SERVER, gradient)
 
 
-def push_compressed(
-    node: Node, encoder: Encoder, pack: Callable[[Any], Any] = lambda gradient: gradient
-) -> Role:
-    """The worker of one server that compresses its gradients.
-
-    Args:
-        pack: from a gradient to the content of its message.
-    """
+def push_compressed(node: Node, encoder: Whole) -> Role:
+    """The worker of one asynchronous server that compresses its gradients."""
     node.send(SERVER, None, size=0)  # announces the worker
     while True:
         _, weights = yield node.receive()
         gradient = yield node.compute(weights)
         yield node.work(encoder.seconds)
-        node.send(SERVER, pack(encoder.encode_gradient(gradient)), size=encoder.size)
+        node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
+
+
+def code_or_receive(node: Node, encoder: Whole) -> Generator[Event, Any, Receive]:
+    """Take the time to code a message, unless one comes before; return the receive of that."""
+    coding, receive = node.work(encoder.seconds), node.receive()
+    yield coding | receive
+    if receive.fired:
+        coding.cancel()
+    return receive

@@ -86,12 +86,9 @@ class LocalSGD(Compressing, Sharded):
                 node, self.rule, read, state, self.local_steps
             )
             result = model - read if self.average == "updates" else model
-            size = 1.0
-            if encoder is not None:
-                yield node.work(encoder.seconds)
-                result = encoder.encode_change(result, gradients[-1])
-                size = encoder.size
-            servers.push((gradients, result, node.samples), size=size)
+            yield node.work(encoder.seconds)
+            result = encoder.encode_change(result, gradients[-1])
+            servers.push((gradients, result, node.samples), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state, gathered = self.outer().init(node.weights), dict[int, Contribution]()

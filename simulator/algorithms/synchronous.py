@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.compressing import Compressing, push_compressed
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -31,6 +31,16 @@ class Synchronous(Compressing, Sharded):
             # shards in different rounds may wait for each other for ever
             expected = "1 (cluster.server_crashes)"
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
+
+    def to_the_end(self, node: Node) -> Role:
+        """A worker that sends each of its gradients, late or not."""
+        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers.announce()
+        while True:
+            gradient = yield node.compute((yield from servers.read()))
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            servers.push([encoder.encode_gradient(gradient)], size=encoder.size)
 
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
         """Wait for `wait_for` workers an update; `cancel` interrupts the others with new weights.
@@ -111,9 +121,8 @@ class SyncPS(Synchronous, Bucketed):
             raise InvalidSettingError(type(self).__name__, "accumulate", expected, self.accumulate)
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is not None:
-            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
+        if self.compress is not None:
+            return self.to_the_end(node)
         if self.bucket_bytes is not None:
             return self.in_buckets(node)
         if self.shards == 1:
@@ -228,22 +237,26 @@ class KSync(Synchronous):
         count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is not None:
-            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
-        return self.with_all_numbers(node)
+        if self.cancel:
+            return self.until_overtaken(node)
+        return self.to_the_end(node)
 
-    def with_all_numbers(self, node: Node) -> Role:
-        servers = Shards(node, self.shards)
+    def until_overtaken(self, node: Node) -> Role:
+        """Send a gradient unless the next update comes first."""
+        servers, encoder = Shards(node, self.shards), self.encoder(node)
         servers.announce()
         while True:
             work = node.compute((yield from servers.read()))
-            if not self.cancel:
-                servers.push([(yield work)])
-            elif (yield from servers.wait_until_overtaken(work)):  # the update came first
+            overtaken = yield from servers.wait_until_overtaken(work)
+            if encoder.seconds and not overtaken:
+                coding = node.work(encoder.seconds)
+                overtaken = yield from servers.wait_until_overtaken(coding)
+                coding.cancel()
+            if overtaken:
                 work.cancel()
-            else:
-                yield from servers.push_in_turn([work.value])
+                continue
+            gradient = encoder.encode_gradient(work.value)
+            yield from servers.push_in_turn([gradient], size=encoder.size)
 
     def server(self, node: Node) -> Role:
         return self.first(node, count_awaited(self, self.wait_for, node.workers), self.cancel)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing, code_or_receive
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -21,7 +22,7 @@ HARMONIC_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class PresentWeights(Algorithm):
+class PresentWeights(Compressing):
     """A method whose workers compute at the server's present weights until newer ones arrive.
 
     Their computation is then cancelled, and late gradients are dropped. Staleness 0.
@@ -40,6 +41,7 @@ class PresentWeights(Algorithm):
 
         What it takes in would be older and older, and all of it dropped.
         """
+        super().check(cluster)
         factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
         if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
@@ -52,18 +54,21 @@ class PresentWeights(Algorithm):
             )
 
     def worker(self, node: Node) -> Role:
-        sent = Outgoing(self.outstanding)
+        sent, encoder = Outgoing(self.outstanding), self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
             work, newer = node.compute(weights), node.receive()
             yield work | newer
+            if encoder.seconds and not newer.fired:
+                newer = yield from code_or_receive(node, encoder)
             newer = yield from sent.wait_or_receive(node, newer)
             if newer.fired:
                 work.cancel()
                 _, weights = newer.value
             else:
-                sent.add([node.send(SERVER, work.gradient)])
+                gradient = encoder.encode_gradient(work.value)
+                sent.add([node.send(SERVER, gradient, size=encoder.size)])
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import Gradient, mean_gradient
 from laggard.simulator.learning.rules import Rule
@@ -10,7 +11,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Ringleader(Algorithm):
+class Ringleader(Compressing):
     """Ringleader ASGD: each update is the mean over all workers of their mean gradients in a table.
 
     w <- w - lr (1/P) sum_j G_j / b_j, with the sum G_j of the b_j gradients of worker j in the
@@ -32,13 +33,15 @@ class Ringleader(Algorithm):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, newer = yield node.receive()
             if newer is not None:
                 weights = newer
             gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
+            yield node.work(encoder.seconds)
+            node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
