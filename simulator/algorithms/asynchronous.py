@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.compressing import (
     Compressing,
+    CompressingServer,
     push_compressed,
     read_compute_push,
 )
@@ -21,7 +22,7 @@ from laggard.simulator.learning.weights import total
 
 
 @dataclass(frozen=True)
-class AsyncPS(Compressing, Sharded):
+class AsyncPS(CompressingServer, Sharded):
     """Asynchronous SGD: the server applies each gradient on arrival and returns the new weights.
 
     w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
@@ -58,16 +59,20 @@ class AsyncPS(Compressing, Sharded):
 
     def server(self, node: Node) -> Role:
         state, gathered = node.state or self.rule.init(node.weights), list[GradientPromise]()
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)
+            else:
+                answers.forget(worker)
             if len(gathered) == self.accumulate:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, gathered, state, combine=total)
                 node.apply(weights, gathered, state)
                 gathered = []
-            node.send(worker, node.weights, size=1 / self.shards)
+            send(worker, node.weights, size=1 / self.shards)
 
 
 @dataclass(frozen=True)

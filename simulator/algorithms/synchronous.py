@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.compressing import Compressing
+from laggard.simulator.algorithms.compressing import CompressingServer
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -16,7 +16,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Synchronous(Compressing, Sharded):
+class Synchronous(CompressingServer, Sharded):
     """The server of the family: a mean over the first workers at the present version.
 
     w <- w - lr (1/K) sum of the first K gradients
@@ -51,18 +51,21 @@ class Synchronous(Compressing, Sharded):
         state = node.state or self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: dict[int, list[GradientPromise]] = {}
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradients = yield node.receive()
             workers[worker] = None
             if gradients is None:
-                node.send(worker, node.weights, size=1 / self.shards)
+                answers.forget(worker)
+                send(worker, node.weights, size=1 / self.shards)
             else:
                 late = gradients[0].staleness + gradients[0].mixings > 0
                 if late or worker in gathered:
                     for gradient in gradients:
                         gradient.drop()
                     if late and not cancel:  # else the next update is its answer
-                        node.send(worker, node.weights, size=1 / self.shards)
+                        send(worker, node.weights, size=1 / self.shards)
                 else:
                     gathered[worker] = gradients
             if len(gathered) == wait_for:
@@ -72,7 +75,7 @@ class Synchronous(Compressing, Sharded):
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken, state)
                 for reader in workers if cancel else gathered:
-                    node.send(reader, node.weights, size=1 / self.shards)
+                    send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
 
 

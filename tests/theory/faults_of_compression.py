@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
-from laggard.simulator.algorithms.compressing import Compressing
+from laggard.simulator.algorithms.compressing import CompressedAnswers, Compressing
 from laggard.simulator.algorithms.contrib import k_batch_sync
 from laggard.simulator.algorithms.contrib.power_sgd import Factors, PowerSGD
 from laggard.simulator.learning import compression
 from laggard.simulator.learning.compression import Compress, Encoder
 from tests.faults import Replaced
 from tests.theory import test_compression
+from tests.theory.trials import LINEAR
 
 
 def forgetful(right: Any) -> Any:
@@ -65,6 +66,36 @@ def coded_to_the_end(right: Any) -> Any:
         return receive
 
     return code
+
+
+def whole_size(right: Any) -> Any:
+    def init(self: Any, *given: Any) -> None:
+        right(self, *given)
+        self._size = 1.0
+
+    return init
+
+
+def all_was_sent(right: Any) -> Any:
+    """A server that takes its workers' models for its own."""
+
+    def send(self: Any, worker: int, weights: Any, size: float = 1.0) -> Any:
+        message = right(self, worker, weights, size)
+        self._held[worker] = weights, self._held[worker][1]
+        return message
+
+    return send
+
+
+def same_for_all(right: Any) -> Any:
+    """A server that sends all what the first worker of a version lacks."""
+
+    def next_of(self: Any, held: Any, weights: Any, call: int) -> Any:
+        if self._coded is not None and self._coded[1] is weights:
+            return self._coded[-1]
+        return right(self, held, weights, call)
+
+    return next_of
 
 
 def rank_in_coin(right: Any) -> Any:
@@ -170,6 +201,22 @@ COMPRESSION: dict[str, tuple[Any, ...]] = {
     "coding is not interrupted": (
         Replaced(k_batch_sync, "code_or_receive", coded_to_the_end),
         partial(test_compression.test_new_weights_interrupt_coding, "k_batch_sync", {}),
+    ),
+    "what a server does not send is lost": (
+        Replaced(CompressedAnswers, "_send", all_was_sent),
+        partial(test_compression.test_compression_both_ways_is_its_loop, LINEAR[0]),
+    ),
+    "all workers are sent what one lacks": (
+        Replaced(CompressedAnswers, "_next", same_for_all),
+        partial(test_compression.test_workers_are_near_the_server, "k_sync"),
+    ),
+    "a worker that is back is sent a change": (
+        Replaced(CompressedAnswers, "forget", lambda right: lambda self, worker: None),
+        partial(test_compression.test_worker_that_is_back_is_sent_the_whole_model, "k_async"),
+    ),
+    "answers cost whole models": (
+        Replaced(CompressedAnswers, "__init__", whole_size),
+        partial(test_compression.test_answers_have_size_of_formula, "sync_ps"),
     ),
     "the rest of a change is lost": (
         Replaced(Encoder, "encode_change", at_once),

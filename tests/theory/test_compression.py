@@ -24,7 +24,7 @@ from laggard.simulator import (
     Stop,
     simulate,
 )
-from laggard.simulator.algorithms.compressing import Compressing
+from laggard.simulator.algorithms.compressing import Answers, Compressing, CompressingServer
 from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
     Compress,
@@ -35,6 +35,7 @@ from laggard.simulator.learning.compression import (
 from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, GradientPromise
 from laggard.simulator.learning.promises import Promise, known
 from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.statements import at_most, close, differ, equal, mean_is, same
 from tests.theory.trials import (
@@ -54,7 +55,15 @@ from tests.theory.trials import (
 
 STICH, KARIMIREDDY = "Stich et al. (2018)", "Karimireddy et al. (2019)"
 VOGELS = "Vogels et al. (2019)"
+TANG, GRUNTKOWSKA = "Tang et al. (2019)", "Gruntkowska et al. (2023)"
 ALISTARH, RICHTARIK = "Alistarh et al. (2017)", "Richtarik et al. (2021)"
+
+
+def name_of(label: str) -> str:
+    """The name of the method in a label, which may add a setting."""
+    return label.split(",")[0]
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "sync_ps": {},
     "k_sync": {"wait_for": 3},
@@ -87,6 +96,12 @@ LOCAL: dict[str, dict[str, Any]] = {
     "fedbuff": {"in_flight": 3, "buffer": 2},
 }
 """Methods whose nodes can compress the change of local steps."""
+BOTH_WAYS = sorted(
+    label
+    for label in {**METHODS, **LOCAL}
+    if issubclass(ALGORITHMS[name_of(label)], CompressingServer)
+)
+"""Methods whose server can compress its models."""
 DROP = ("k_sync", "k_batch_sync", "malenia", "ringmaster", "local_sgd", "fedavg")
 """Methods that drop messages, which `ef` then feeds back, where a node without memory loses them."""
 NO_MEMORY = ("decoupled_diloco",)
@@ -104,11 +119,6 @@ VECTORS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0), dtype=t
 def test_every_method_with_the_key_is_tried() -> None:
     kinds = {name for name, kind in ALGORITHMS.items() if issubclass(kind, Compressing)}
     assert kinds == {name_of(label) for label in (*METHODS, *LOCAL)}
-
-
-def name_of(label: str) -> str:
-    """The name of the method in a label, which may add a setting."""
-    return label.split(",")[0]
 
 
 @pytest.mark.parametrize("label", [*METHODS, *LOCAL])
@@ -204,6 +214,11 @@ def test_step_takes_coding_and_bytes_of_messages() -> None:
         times = update_times(one, algorithm, 5, quadratic())
         text = f"{label}, P = 1: t_c + codec_seconds + 2 alpha + (s + 1) N beta"
         equal(text, coded + 0.25 + (s + 1) * N_beta, times[1:], source="derived")
+        if label in BOTH_WAYS:
+            down = replace(algorithm, compress_down=Compress("random_k", keep=0.6))
+            times = update_times(one, down, 5, quadratic())
+            text = f"{label}, P = 1: t_c + codec_seconds + 2 alpha + (s + s') N beta, s' down"
+            equal(text, coded + 0.25 + (s + 0.6) * N_beta, times[1:], source="derived")
     three = Cluster(3, Constant(1.0), network=network)
     for collective, seconds in (
         ("mesh", 0.125 + 2 * s * N_beta),
@@ -450,6 +465,134 @@ def test_nodes_draw_the_same_indices() -> None:
     before = run(updates=8, collective="mesh")
     moved = int((before[0] != mesh[0]).sum())
     equal("all_reduce, random 2 of 5: numbers that an update moves", 2, moved, source=STICH)
+
+
+class Reply(NamedTuple):
+    """A model on its way to a worker: what that held before, the server's, and what it holds then."""
+
+    worker: int
+    held: Tensor | None
+    weights: Tensor
+    next_held: Tensor
+
+
+def with_replies(name: str) -> tuple[Any, list[Reply]]:
+    """A method's class, and the models that its server sends, as workers compute at them."""
+    replies: list[Reply] = []
+    right: Any = ALGORITHMS[name]
+
+    class Watched(right):  # type: ignore[misc]
+        def answers(self, node: Node) -> Answers:
+            found: Answers = right.answers(self, node)
+            send, last = found.send, dict[int, Tensor]()
+
+            def note(worker: int, weights: Tensor, size: float = 1.0) -> Message:
+                message = send(worker, weights, size=size)
+                replies.append(Reply(worker, last.get(worker), weights, message.content))
+                last[worker] = message.content
+                return message
+
+            def forget(worker: int) -> None:
+                right_forget(worker)
+                last.pop(worker, None)
+
+            right_forget = found.forget
+            found.send, found.forget = note, forget  # type: ignore[method-assign]
+            return found
+
+    return Watched, replies
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_all_numbers_down_are_no_compression(label: str) -> None:
+    """But for rounding, since v + (w - v) is not w."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    run = partial(every, UNEVEN, name, rules=[RULES[0], RULES[-1]], updates=6, **settings)
+    compress = Compress("top_k", keep=1.0)
+    text = f"{label}, all numbers kept of the server's, = {label}"
+    close(text, run(compress_down=compress), run(), source="derived")
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_answers_have_size_of_formula(label: str) -> None:
+    """But for the first to each worker, which is a whole model."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    compress_down = Compress("random_k", keep=0.4)
+    sent, answers = sizes_of(method(name, compress_down=compress_down, **settings))
+    equal(f"{label}: models of a message", 1.0, sent, source="derived", rtol=1e-12)
+    equal(f"{label}: models of a first answer", 1.0, answers[:4], source="derived", rtol=1e-12)
+    text = f"{label}: models of later answers, random 2 of 5"
+    equal(text, 2 / 5, answers[4:], source="derived", rtol=1e-12)
+    assert len(answers) > 4
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_workers_are_near_the_server(label: str) -> None:
+    """They are sent k numbers, and what is left out is no more than 1 - k / d of the change."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    kind, replies = with_replies(name)
+    algorithm = kind(Rule(lr=LR), compress_down=Compress("top_k", keep=0.4), **settings)
+    simulate(UNEVEN, algorithm, quadratic(), stop=Stop(updates=20))
+    numbers, shares = [], []
+    for reply in replies:
+        if reply.held is not None:
+            numbers.append(int((reply.next_held != reply.held).sum()))
+            left, changed = reply.weights - reply.next_held, reply.weights - reply.held
+            if changed.any():
+                shares.append(float(left.square().sum() / changed.square().sum()))
+    at_most(f"{label}, top 2 of 5: numbers that are sent", 2, numbers, source="derived")
+    text = f"{label}, top 2 of 5: |w - v|^2 / |w - v of before|^2 <= 1 - k / d"
+    at_most(text, 1 - 2 / 5, shares, source=GRUNTKOWSKA)
+
+
+@pytest.mark.parametrize("rule", LINEAR[:2])
+def test_compression_both_ways_is_its_loop(rule: Rule) -> None:
+    """Error feedback at each worker, and at the server for the updates that it makes."""
+    P, updates, task = 3, 12, quadratic()
+    up, down = Compress("top_k", keep=0.4), Compress("top_k", keep=0.2)
+    weights = first_weights(task)
+    held, state = weights, rule.init(weights)
+    rest = torch.zeros_like(weights)
+    memories = [torch.zeros_like(weights) for _ in range(P)]
+    batches = [batches_of(task, rank) for rank in range(P)]
+    for _ in range(updates):
+        messages = []
+        for rank in range(P):
+            whole = gradient_of(task, held, next(batches[rank])) + memories[rank]
+            messages.append(top_k(whole, 2))
+            memories[rank] = whole - messages[-1]
+        mean = torch.stack(messages).mean(0)
+        updated, state = rule.step(weights, mean, state, epochs=0.0)
+        change = updated - weights + rest
+        held = held + top_k(change, 1)
+        rest = change - top_k(change, 1)
+        weights = updated
+    algorithm = method("sync_ps", rule, compress=up, compress_down=down)
+    found = simulate(Cluster(P), algorithm, task, stop=Stop(updates=updates)).weights
+    close("sync_ps, top 2 of 5 up, top 1 of 5 down = its loop", found, weights, source=TANG)
+
+
+def test_compression_both_ways_reaches_minimum_of_mean_loss() -> None:
+    """EF21 up and EF21-P down: where the server stands still, its workers get there."""
+    down = Compress("top_k", keep=0.5)
+    for name, lr, updates in (("sync_ps", 0.2, 300), ("ringleader", 0.03, 2000)):
+        weights, optimum = standing_still(name, "ef21", lr, updates, compress_down=down)
+        text = f"{name}, ef21, top 1 of 2 both ways: sum h_i a_i / sum h_i"
+        close(text, weights, optimum, source=GRUNTKOWSKA)
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_worker_that_is_back_is_sent_the_whole_model(label: str) -> None:
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    kind, replies = with_replies(name)
+    algorithm = kind(Rule(lr=LR), compress_down=Compress("top_k", keep=0.2), **settings)
+    crash = Crash(1, at=5.5, back=6.25)
+    cluster = replace(AFAR, slowdowns=[crash])
+    simulate(cluster, algorithm, quadratic(), stop=Stop(updates=30))
+    first, returned = (reply for reply in replies if reply.worker == 1 and reply.held is None)
+    for reply in (first, returned):
+        text = f"{label}: the first model after an announcement is the server's"
+        same(text, reply.next_held, reply.weights, source="derived")
 
 
 def network() -> Supervised:

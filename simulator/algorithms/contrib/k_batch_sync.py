@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.compressing import Compressing, code_or_receive
+from laggard.simulator.algorithms.compressing import CompressingServer, code_or_receive
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -22,7 +22,7 @@ HARMONIC_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class PresentWeights(Compressing):
+class PresentWeights(CompressingServer):
     """A method whose workers compute at the server's present weights until newer ones arrive.
 
     Their computation is then cancelled, and late gradients are dropped. Staleness 0.
@@ -74,11 +74,14 @@ class PresentWeights(Compressing):
         state = self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: list[Gradient] = []
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             workers[worker] = None
             if gradient is None:
-                node.send(worker, node.weights)
+                answers.forget(worker)
+                send(worker, node.weights)
             elif gradient.staleness > 0:  # newer weights are on their way to the worker
                 gradient.drop()
             else:
@@ -89,7 +92,7 @@ class PresentWeights(Compressing):
                 weights, state = self.rule.update(node.weights, contributions, state)
                 node.apply(weights, gathered)
                 for reader in workers:
-                    node.send(reader, node.weights)
+                    send(reader, node.weights)
                 gathered = []
 
     def contributions(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.compressing import Compressing, code_or_receive
+from laggard.simulator.algorithms.compressing import CompressingServer, code_or_receive
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
@@ -13,7 +13,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Ringmaster(Compressing):
+class Ringmaster(CompressingServer):
     """Ringmaster ASGD: asynchronous SGD that discards every gradient of staleness R or more.
 
     w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above
@@ -57,17 +57,18 @@ class Ringmaster(Compressing):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         read: dict[int, int] = {}  # the version that a worker was sent last
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             readers = [worker]
-            if gradient is not None and gradient.staleness >= self.threshold:
+            if gradient is None:
+                answers.forget(worker)
+            elif gradient.staleness >= self.threshold:
                 gradient.drop()
-                # it was sent newer weights already
                 if self.cancel:
-                    readers = []
-                else:
-                    readers = [worker]
-            elif gradient is not None:
+                    readers = []  # it was sent newer weights already
+            else:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(weights, [gradient])
@@ -80,4 +81,4 @@ class Ringmaster(Compressing):
                     readers += [other for other in late if other != worker]
             for reader in readers:
                 read[reader] = node.version
-                node.send(reader, node.weights)
+                send(reader, node.weights)
