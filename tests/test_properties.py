@@ -270,6 +270,7 @@ PARTS = {
         Compress("qsgd", levels=3, feedback="none"),
         None,
     ),
+    "compress_down": (Compress("top_k", keep=0.3), Compress("sign"), None),
     "heloco": (HeLoCo(0.7, 0.4, 0.3), None),
     "cgad": (CGAD(0.1, 3.0), None),
     "delays": ((0,), (3, 0), (1, 1)),

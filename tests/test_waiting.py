@@ -143,7 +143,11 @@ def test_no_compensation_waits(afar, compensation):
 )
 def test_no_compressor_waits(afar, compress):
     rule = Rule(lr=RATES)
-    watched(lambda _: ALGORITHMS["k_sync"](rule, compress=compress), afar(), ensemble=MEMBERS)
+    down = None
+    if compress.feedback == "ef":
+        down = compress
+    algorithm = ALGORITHMS["k_sync"](rule, compress=compress, compress_down=down)
+    watched(lambda _: algorithm, afar(), ensemble=MEMBERS)
 
 
 @pytest.mark.parametrize("outer", [{"heloco": HeLoCo(0.7, 0.4, 0.3)}, {"cgad": CGAD(0.1, 3.0)}])

@@ -171,6 +171,7 @@ def _report_under_key(config: Config) -> Iterator[None]:
             type(config.cluster.network).recipe.__name__: "cluster.network",
             "Rule": "learning",
             "Muon": "learning",
+            "Compress": "algorithm.compress",
             "Stop": "stop",
             "Evaluate": "evaluate",
         }

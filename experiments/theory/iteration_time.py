@@ -137,8 +137,9 @@ def seconds_theory(result: Result) -> float | None:
         return None
     algorithm, cluster = built
     network = cluster.network
-    if getattr(algorithm, "compress", None) is not None:
-        return None
+    for key in ("compress", "compress_down"):
+        if getattr(algorithm, key, None) is not None:
+            return None
     if not is_steady(cluster) or not _has_equal_cards(network):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:

@@ -14,8 +14,8 @@ class ServerLoad(NamedTuple):
 
     Attributes:
         workers: the number of workers.
-        made: gradients, or sums of gradients, that they send a second.
-        taken: gradients that a server can take in a second.
+        made: gradients, sums of gradients or fragments that they send a second.
+        taken: messages of this kind that a server can take in a second.
     """
 
     workers: int
@@ -31,21 +31,28 @@ class ServerLoad(NamedTuple):
 def server_load(config: Config) -> ServerLoad | None:
     """The load of the servers of a config; None where workers await answers.
 
-    A server's card takes in 1 / (N beta) gradients of N bytes a second, its thread 1 /
+    A server's card takes in 1 / (s N beta) messages of s N bytes a second, its thread 1 /
     `receive_seconds`.
     """
     if not hasattr(config.algorithm, "outstanding"):
         return None
-    cluster = config.build_cluster()
+    cluster, algorithm = config.build_cluster(), config.algorithm
     network = cluster.network
+    params = sum(layer.params for layer in config.task.layers())
     size = network.message_bytes
     if size is None:
-        size = 4.0 * sum(layer.params for layer in config.task.layers())
-    shards = getattr(config.algorithm, "shards", 1)
+        size = 4.0 * params
+    compress = getattr(algorithm, "compress", None)
+    if compress is not None:
+        size *= compress.build().size(params)
+    shards, batches = getattr(algorithm, "shards", 1), getattr(algorithm, "n_push", 1)
+    fragments = getattr(algorithm, "fragments", None)
+    if fragments is not None:
+        size /= fragments
+        batches = algorithm.local_steps / fragments
     card = network.card_bandwidth(network.machine(SERVER, cluster.workers))
     seconds = max(size / shards / card, mean_of(cluster.receive_seconds) / shards)
     if not seconds:
         return None
     gradients = float((1 / factors_of(cluster)).sum()) / cluster.compute.mean
-    made = gradients / getattr(config.algorithm, "n_push", 1)
-    return ServerLoad(cluster.workers, made, 1 / seconds)
+    return ServerLoad(cluster.workers, gradients / batches, 1 / seconds)

@@ -69,14 +69,14 @@ class AllReduce(Compressing, Reducing, Bucketed):
         """Sum the gradients once they are computed."""
         collective = self.collective_of(node.group_size)
         encoder = self.encoder(node)
-        if encoder is not None:
+        if self.compress is not None:
             collective = collective.of_bucket(ALL, encoder.size)
         reduce = collective.reduce
         state = node.state or self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
             message = gradient
-            if encoder is not None:
+            if self.compress is not None:
                 yield node.work(encoder.seconds)
                 message = encoder.encode_gradient(gradient)
             total = yield from reduce(node, message, node.weights.shape[1], node.version)

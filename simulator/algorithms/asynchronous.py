@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.compressing import (
     Compressing,
+    CompressingServer,
     push_compressed,
     read_compute_push,
 )
 from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
@@ -20,7 +22,7 @@ from laggard.simulator.learning.weights import total
 
 
 @dataclass(frozen=True)
-class AsyncPS(Compressing, Sharded):
+class AsyncPS(CompressingServer, Sharded):
     """Asynchronous SGD: the server applies each gradient on arrival and returns the new weights.
 
     w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
@@ -41,9 +43,8 @@ class AsyncPS(Compressing, Sharded):
     accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is not None:
-            return push_compressed(node, encoder)
+        if self.compress is not None:
+            return push_compressed(node, self.encoder(node))
         if self.shards == 1:
             return read_compute_push(node)
         return self.with_shards(node)
@@ -58,26 +59,31 @@ class AsyncPS(Compressing, Sharded):
 
     def server(self, node: Node) -> Role:
         state, gathered = node.state or self.rule.init(node.weights), list[GradientPromise]()
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)
+            else:
+                answers.forget(worker)
             if len(gathered) == self.accumulate:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, gathered, state, combine=total)
                 node.apply(weights, gathered, state)
                 gathered = []
-            node.send(worker, node.weights, size=1 / self.shards)
+            send(worker, node.weights, size=1 / self.shards)
 
 
 @dataclass(frozen=True)
-class Downpour(Sharded):
+class Downpour(Compressing, Sharded):
     """Downpour SGD: a replica makes local steps, and pushes and fetches periodically.
 
     w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update
     of the server, w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a
     push is part of it. With n_push = n_fetch = 1 it is `async_ps`. A worker that crashes loses the
-    gradients not pushed, and delays a barrier. Mean staleness, in pushes:
+    gradients not pushed, and delays a barrier. With `compress` the sum is coded. Mean staleness, in
+    pushes:
 
         P - 1                               where n_push = n_fetch
         P (n_fetch / n_push + 1) / 2 - 1    where n_push divides n_fetch
@@ -117,12 +123,20 @@ class Downpour(Sharded):
             expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
             raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
 
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        compensation = self.rule.compensation
+        if self.compress is None or self.n_push == 1 or compensation == Uncompensated():
+            return
+        expected = "none beside compress and n_push > 1: a sum has no staleness of its own"
+        raise InvalidSettingError("Rule", "compensation", expected, compensation)
+
     def worker(self, node: Node) -> Role:
-        servers = Shards(node, self.shards, self.outstanding)
+        servers, encoder = Shards(node, self.shards, self.outstanding), self.encoder(node)
         accrued = list[GradientPromise]()
         local = self.local()
         state = local.init(node.weights, replicas=node.workers)
-        servers.push(([], True), size=0)  # announces the worker
+        servers.push(([], [], True), size=0)  # announces the worker
         for step in count(1):
             if (step - 1) % self.n_fetch == 0:
                 weights = read = yield from servers.read()
@@ -132,10 +146,12 @@ class Downpour(Sharded):
                 weights, state = local.update(weights, [gradient], state)
             push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
             if push:
-                yield from servers.push_in_turn((accrued, fetch))
+                yield node.work(encoder.seconds)
+                content = accrued, encoder.encode_sum(accrued), fetch
+                yield from servers.push_in_turn(content, size=encoder.size)
                 accrued = []
             elif fetch:
-                servers.push(([], True), size=0)
+                servers.push(([], [], True), size=0)
 
     def local(self) -> Rule:
         """The rule of a replica's own steps."""
@@ -150,11 +166,11 @@ class Downpour(Sharded):
         taken = dict.fromkeys(range(node.workers), 0)  # mini-batches, by worker
         held = dict[int, None]()
         while True:
-            worker, (gradients, fetch) = yield node.receive()
+            worker, (gradients, terms, fetch) = yield node.receive()
             if gradients:
                 taken[worker] += len(gradients) if node.version >= self.warm_start else 0
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gradients, state, combine=total)
+                weights, state = self.rule.update(node.weights, terms, state, combine=total)
                 node.apply(weights, gradients)
             if fetch:
                 held[worker] = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import (
     Correction,
     restart_optimizer,
@@ -137,7 +138,7 @@ def drop(gradients: Sequence[GradientPromise]) -> None:
 
 @dataclass(frozen=True)
 class Federated(Algorithm):
-    """A server asks clients, each of which makes H local steps and sends its model back.
+    """A server asks clients, each of which makes H local steps and answers.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i). The cluster's workers are the clients. A client's
     optimiser begins anew with every request, and its schedule goes on. A client that crashes loses
@@ -156,17 +157,6 @@ class Federated(Algorithm):
     def updates_in_parts(self, workers: int) -> bool:
         return False  # the rule is the clients' own, who have whole models
 
-    def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the client
-        state = self.rule.init(node.weights, replicas=node.workers)
-        while True:
-            _, (read, more) = yield node.receive()
-            state = restart_optimizer(node, self.rule, state)
-            model, state, gradients = yield from take_local_steps(
-                node, self.rule, read, state, self.local_steps, self.correction(read, more)
-            )
-            node.send(SERVER, (model, gradients, node.samples))
-
     def correction(self, read: "Tensor", more: Any) -> Correction:
         """The function that a client applies to each gradient before its step; here the identity.
 
@@ -175,6 +165,32 @@ class Federated(Algorithm):
             more: the rest of the server's message.
         """
         return lambda gradient, _: gradient
+
+
+@dataclass(frozen=True)
+class ModelClients(Compressing, Federated):
+    """A method whose clients send their models back, with `compress` as changes from w.
+
+    A client's memory waits until the client is drawn again. An answer that is dropped, since it
+    comes too late, goes back into it.
+
+    Source: Li & Li (2023), arXiv 2211.14292, Fed-EF (compress).
+    """
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the client
+        state = self.rule.init(node.weights, replicas=node.workers)
+        encoder = self.encoder(node)
+        while True:
+            _, (read, more) = yield node.receive()
+            state = restart_optimizer(node, self.rule, state)
+            model, state, gradients = yield from take_local_steps(
+                node, self.rule, read, state, self.local_steps, self.correction(read, more)
+            )
+            if self.compress is not None:
+                yield node.work(encoder.seconds)
+                model = read + encoder.encode_change(model - read, gradients[-1])
+            node.send(SERVER, (model, gradients, node.samples), size=encoder.size)
 
 
 def check_in_flight(algorithm: Algorithm, key: str, cluster: Cluster) -> None:

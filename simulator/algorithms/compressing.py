@@ -1,26 +1,29 @@
-"""Methods whose nodes may compress what they send."""
+"""Methods whose nodes may compress what they send, and servers that may compress their answers."""
 
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
-from laggard.simulator.learning.compression import Compress, Encoder
+from laggard.simulator.learning.compression import Compress, Encoder, Whole
 from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.events import Event, Message, Receive
 
-WHOLE_MESSAGES = {"shards": (1, "1"), "bucket_bytes": (None, "null"), "cancel": (False, "false")}
-"""The settings with which a node sends its whole value at once, and knows from the next answer
-whether it was dropped; in Python and in a config.
-"""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WHOLE_MESSAGES = {"shards": (1, "1"), "bucket_bytes": (None, "null")}
+"""The settings with which a node sends its whole value at once; in Python and in a config."""
 
 
 @dataclass(frozen=True)
 class Compressing(Algorithm):
-    """A method whose nodes may compress what they send; servers answer with whole models.
+    """A method whose workers may compress what they send.
 
     Attributes:
         compress: how; null sends all numbers.
@@ -32,38 +35,143 @@ class Compressing(Algorithm):
         super().check(cluster)
         if self.compress is None:
             return
-        name = type(self).__name__
-        for key, (whole, text) in WHOLE_MESSAGES.items():
-            value = getattr(self, key, whole)
-            if value != whole:
-                raise InvalidSettingError(name, key, f"{text} beside compress", value)
-        if cluster.server_crashes:
-            expected = "null where servers crash: a restored one lacks what it was sent"
-            raise InvalidSettingError(name, "compress", expected, self.compress.name)
+        self._check_messages("compress", self.compress, cluster)
         # A server adds up what it has decoded, as each node of a mesh does.
         collective = getattr(self, "collective", "mesh")
         if collective != "mesh" and not self.compress.is_linear:
             expected = f"mesh: a sum of {self.compress.name} messages has not the size of one"
-            raise InvalidSettingError(name, "collective", expected, collective)
+            raise InvalidSettingError(type(self).__name__, "collective", expected, collective)
 
-    def encoder(self, node: Node) -> Encoder | None:
-        """What codes the messages of a node; None without compression."""
+    def _check_messages(self, key: str, compress: Compress, cluster: Cluster) -> None:
+        """Refuse messages with parts of a vector, and servers that forget messages."""
+        name = type(self).__name__
+        for other, (whole, text) in WHOLE_MESSAGES.items():
+            value = getattr(self, other, whole)
+            if value != whole:
+                raise InvalidSettingError(name, other, f"{text} beside {key}", value)
+        if cluster.server_crashes:
+            expected = "null where servers crash: a restored one lacks what it was sent"
+            raise InvalidSettingError(name, key, expected, compress.name)
+
+    def encoder(self, node: Node, params: int | None = None) -> Whole:
+        """What codes the messages of a node.
+
+        Args:
+            params: the numbers in a message; those of the model by default.
+        """
         if self.compress is None:
-            return None
-        return Encoder(self.compress, node.rank, node.weights.shape[1])
+            return Whole()
+        if params is None:
+            params = node.weights.shape[1]
+        return Encoder(self.compress, node.rank, params)
+
+
+class Answers:
+    """A server's models on their way to workers: whole.
+
+    Attributes:
+        send: `send(worker, weights, size=...)`, the verb of the node.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.send = node.send
+
+    def forget(self, worker: int) -> None:
+        """Note that a worker has announced itself: it holds no model."""
+
+
+class CompressedAnswers(Answers):
+    """A server's models on their way to workers: whole at first, then C of what has changed.
+
+    Worker i holds v_i, and the server knows it: v_i <- v_i + C(w - v_i), so that w - v_i is what it
+    has not sent. Workers that hold the same are sent the same.
+    """
+
+    def __init__(self, node: Node, compress: Compress) -> None:
+        self._node, self._compress = node, compress
+        self._size = compress.size(node.weights.shape[1])
+        self._held: dict[int, tuple[Tensor, int]] = {}  # v_i, and the messages that made it
+        self._coded: tuple[Tensor, Tensor, int, Tensor] | None = None  # the last v, w, and new v
+        self.send = self._send  # type: ignore[assignment]
+
+    def forget(self, worker: int) -> None:
+        self._held.pop(worker, None)
+
+    def _send(self, worker: int, weights: "Tensor", size: float = 1.0) -> Message:
+        messages = 0
+        if worker in self._held:
+            held, messages = self._held[worker]
+            weights, size = self._next(held, weights, messages), self._size
+        self._held[worker] = weights, messages + 1
+        return self._node.send(worker, stamp(weights, self._node), size=size)
+
+    def _next(self, held: "Tensor", weights: "Tensor", call: int) -> "Tensor":
+        """v + C(w - v), computed once for all workers of an update that hold the same v."""
+        if not weights.shape[1]:  # timing only
+            return weights
+        if self._coded is not None:
+            last_held, last_weights, last_call, result = self._coded
+            if held is last_held and weights is last_weights and call == last_call:
+                return result
+        result = held + self._compress.apply(weights - held, self._node.rank, call)
+        self._coded = held, weights, call, result
+        return result
 
 
 @dataclass(frozen=True)
-class ReadComputePush(Compressing):
+class CompressingServer(Compressing):
+    """A method whose workers and server may compress what they send.
+
+    With `compress_down` a worker that announces itself is sent the whole model w. From then on it
+    is sent C of what has changed, and computes at v:
+
+        v <- v + C(w - v)
+
+    With |x - C(x)|^2 <= (1 - delta) |x|^2, no more of w is left out than 1 - delta of what had
+    changed. Where all workers are answered together, it is error feedback for the server's updates,
+    with the memory w - v: DoubleSqueeze, or EF21-P. Gradients count as taken at the version of w.
+
+    Source: Tang et al. (2019), arXiv 1905.05957 (DoubleSqueeze); Gruntkowska, Tyurin, Richtarik
+    (2023), arXiv 2209.15218 (EF21-P).
+
+    Attributes:
+        compress_down: how the server compresses its models; null sends all numbers.
+    """
+
+    compress_down: Compress | None = field(default=None, kw_only=True)
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        compress = self.compress_down
+        if compress is None:
+            return
+        self._check_messages("compress_down", compress, cluster)
+        name = type(self).__name__
+        if compress.feedback != "ef":
+            expected = "top_k, random_k or sign with ef: what is not sent is w - v"
+            got = f"{compress.name} with {compress.feedback}"
+            raise InvalidSettingError(name, "compress_down", expected, got)
+        if compress.codec_seconds:
+            expected = "codec_seconds of 0: cluster.reply_seconds is a server's time for an answer"
+            raise InvalidSettingError(name, "compress_down", expected, compress.codec_seconds)
+
+    def answers(self, node: Node) -> Answers:
+        """What sends the models of a server."""
+        if self.compress_down is None:
+            return Answers(node)
+        return CompressedAnswers(node, self.compress_down)
+
+
+@dataclass(frozen=True)
+class ReadComputePush(CompressingServer):
     """A method whose worker reads, computes, pushes, and reads again when the server answers."""
 
     rule: Rule
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is None:
+        if self.compress is None:
             return read_compute_push(node)
-        return push_compressed(node, encoder)
+        return push_compressed(node, self.encoder(node))
 
 
 def read_compute_push(node: Node) -> Role:
@@ -75,17 +183,20 @@ def read_compute_push(node: Node) -> Role:
         node.send(SERVER, gradient)
 
 
-def push_compressed(
-    node: Node, encoder: Encoder, pack: Callable[[Any], Any] = lambda gradient: gradient
-) -> Role:
-    """The worker of one server that compresses its gradients.
-
-    Args:
-        pack: from a gradient to the content of its message.
-    """
+def push_compressed(node: Node, encoder: Whole) -> Role:
+    """The worker of one asynchronous server that compresses its gradients."""
     node.send(SERVER, None, size=0)  # announces the worker
     while True:
         _, weights = yield node.receive()
         gradient = yield node.compute(weights)
         yield node.work(encoder.seconds)
-        node.send(SERVER, pack(encoder.encode_gradient(gradient)), size=encoder.size)
+        node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
+
+
+def code_or_receive(node: Node, encoder: Whole) -> Generator[Event, Any, Receive]:
+    """Take the time to code a message, unless one comes before; return the receive of that."""
+    coding, receive = node.work(encoder.seconds), node.receive()
+    yield coding | receive
+    if receive.fired:
+        coding.cancel()
+    return receive

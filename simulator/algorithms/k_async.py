@@ -35,13 +35,17 @@ class KAsync(ReadComputePush):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         gathered = []
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)  # its worker waits, so that all are of distinct workers
-            # else it has crashed, and waits for the update
-            elif worker not in {one.worker for one in gathered}:
-                node.send(worker, node.weights)
+            else:
+                answers.forget(worker)
+                contributors = {one.worker for one in gathered}
+                if worker not in contributors:  # else it has crashed, and waits for the update
+                    send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)
                 # sums do not depend on the order of arrival
@@ -49,7 +53,7 @@ class KAsync(ReadComputePush):
                 weights, state = self.rule.update(node.weights, in_order, state)
                 node.apply(weights, in_order)
                 for contribution in gathered:
-                    node.send(contribution.worker, node.weights)
+                    send(contribution.worker, node.weights)
                 gathered = []
 
 
@@ -77,13 +81,17 @@ class SoftSync(ReadComputePush):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         gathered = []
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)
+            else:
+                answers.forget(worker)
             if len(gathered) == self.gradients:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, gathered, state)
                 node.apply(weights, gathered)
                 gathered = []
-            node.send(worker, node.weights)
+            send(worker, node.weights)

@@ -57,7 +57,7 @@ class LocalAllReduce(Compressing, Reducing):
     def worker(self, node: Node) -> Role:
         collective = self.collective_of(node.group_size)
         encoder = self.encoder(node)
-        if encoder is not None:
+        if self.compress is not None:
             collective = collective.of_bucket(ALL, encoder.size)
         reduce = collective.reduce
         params = node.weights.shape[1]
@@ -75,7 +75,7 @@ class LocalAllReduce(Compressing, Reducing):
             model, inner, gradients = yield from take_local_steps(
                 node, self.rule, read, inner, self.local_steps
             )
-            if encoder is not None:
+            if self.compress is not None:
                 yield node.work(encoder.seconds)
                 # The shares of nodes add up to 1: their models have the mean change from `read`.
                 model = read + encoder.encode_change(model - read, gradients[-1])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role, count_awaited
-from laggard.simulator.algorithms.compressing import Compressing
+from laggard.simulator.algorithms.compressing import CompressingServer
 from laggard.simulator.algorithms.local_steps import (
     OuterOptimizer,
     restart_optimizer,
@@ -22,6 +22,11 @@ from laggard.simulator.learning.weights import mean, mean_by_samples
 if TYPE_CHECKING:
     from torch import Tensor
 
+WHY_UPDATES = {
+    "compress": "which leaves out small changes, not small weights",
+    "compress_down": "since workers' models lack what the server has not sent",
+}
+"""Why changes are averaged beside a setting."""
 Contribution = tuple[Sequence[GradientPromise], "Tensor", int]
 """A worker's contribution to a round: its gradients, the resulting model or its change, and the
 number of samples that it learns from.
@@ -29,7 +34,7 @@ number of samples that it learns from.
 
 
 @dataclass(frozen=True)
-class LocalSGD(Compressing, Sharded):
+class LocalSGD(CompressingServer, Sharded):
     """Local SGD: a server averages the models of workers after H local steps each.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the first N workers,
@@ -67,9 +72,10 @@ class LocalSGD(Compressing, Sharded):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         count_awaited(self, self.wait_for, cluster.workers)
-        if self.compress is not None and self.average != "updates":
-            expected = "updates beside compress, which leaves out small changes, not small weights"
-            raise InvalidSettingError(type(self).__name__, "average", expected, self.average)
+        for key, why in WHY_UPDATES.items():
+            if getattr(self, key) is not None and self.average != "updates":
+                expected = f"updates beside {key}, {why}"
+                raise InvalidSettingError(type(self).__name__, "average", expected, self.average)
 
     def worker(self, node: Node) -> Role:
         servers, state = (
@@ -86,18 +92,18 @@ class LocalSGD(Compressing, Sharded):
                 node, self.rule, read, state, self.local_steps
             )
             result = model - read if self.average == "updates" else model
-            size = 1.0
-            if encoder is not None:
-                yield node.work(encoder.seconds)
-                result = encoder.encode_change(result, gradients[-1])
-                size = encoder.size
-            servers.push((gradients, result, node.samples), size=size)
+            yield node.work(encoder.seconds)
+            result = encoder.encode_change(result, gradients[-1])
+            servers.push((gradients, result, node.samples), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state, gathered = self.outer().init(node.weights), dict[int, Contribution]()
         awaited = count_awaited(self, self.wait_for, node.workers)
+        answers = self.answers(node)
         while True:
             worker, pushed = yield node.receive()
+            if pushed is None:
+                answers.forget(worker)
             if pushed is not None and pushed[0][0].staleness == 0:
                 gathered[worker] = pushed
             elif pushed is not None:  # it is late
@@ -105,7 +111,7 @@ class LocalSGD(Compressing, Sharded):
                     gradient.drop()
             # else it has contributed, crashed since, and waits for the update
             if worker not in gathered:
-                node.send(worker, node.weights, size=1 / self.shards)
+                answers.send(worker, node.weights, size=1 / self.shards)
             if len(gathered) == awaited:
                 yield node.work(node.apply_seconds)
                 average = self.average_of([gathered[rank] for rank in sorted(gathered)])
@@ -115,7 +121,7 @@ class LocalSGD(Compressing, Sharded):
                 gradients = [gradient for taken, *_ in gathered.values() for gradient in taken]
                 node.apply(weights, gradients)
                 for reader in gathered:
-                    node.send(reader, node.weights, size=1 / self.shards)
+                    answers.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
 
     def average_of(self, contributions: Sequence[Contribution]) -> "Tensor":

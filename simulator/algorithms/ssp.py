@@ -34,6 +34,8 @@ class SSP(ReadComputePush):
         state = self.rule.init(node.weights)
         clocks = dict.fromkeys(range(node.workers), 0)
         held: dict[int, None] = {}
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
@@ -41,9 +43,11 @@ class SSP(ReadComputePush):
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(weights, [gradient])
                 clocks[worker] += 1
+            else:
+                answers.forget(worker)
             held[worker] = None
             slowest = min(clocks.values())
             for reader in list(held):
                 if self.bound is None or clocks[reader] <= slowest + self.bound:
                     del held[reader]
-                    node.send(reader, node.weights)
+                    send(reader, node.weights)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.compressing import Compressing, push_compressed
+from laggard.simulator.algorithms.compressing import CompressingServer
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -16,7 +16,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Synchronous(Compressing, Sharded):
+class Synchronous(CompressingServer, Sharded):
     """The server of the family: a mean over the first workers at the present version.
 
     w <- w - lr (1/K) sum of the first K gradients
@@ -32,6 +32,16 @@ class Synchronous(Compressing, Sharded):
             expected = "1 (cluster.server_crashes)"
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
+    def to_the_end(self, node: Node) -> Role:
+        """A worker that sends each of its gradients, late or not."""
+        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers.announce()
+        while True:
+            gradient = yield node.compute((yield from servers.read()))
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            servers.push([encoder.encode_gradient(gradient)], size=encoder.size)
+
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
         """Wait for `wait_for` workers an update; `cancel` interrupts the others with new weights.
 
@@ -41,18 +51,21 @@ class Synchronous(Compressing, Sharded):
         state = node.state or self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: dict[int, list[GradientPromise]] = {}
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradients = yield node.receive()
             workers[worker] = None
             if gradients is None:
-                node.send(worker, node.weights, size=1 / self.shards)
+                answers.forget(worker)
+                send(worker, node.weights, size=1 / self.shards)
             else:
                 late = gradients[0].staleness + gradients[0].mixings > 0
                 if late or worker in gathered:
                     for gradient in gradients:
                         gradient.drop()
                     if late and not cancel:  # else the next update is its answer
-                        node.send(worker, node.weights, size=1 / self.shards)
+                        send(worker, node.weights, size=1 / self.shards)
                 else:
                     gathered[worker] = gradients
             if len(gathered) == wait_for:
@@ -63,7 +76,7 @@ class Synchronous(Compressing, Sharded):
                 node.apply(weights, taken, state)
                 readers = workers if cancel else gathered
                 for reader in readers:
-                    node.send(reader, node.weights, size=1 / self.shards)
+                    send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
 
 
@@ -112,9 +125,8 @@ class SyncPS(Synchronous, Bucketed):
             raise InvalidSettingError(type(self).__name__, "accumulate", expected, self.accumulate)
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is not None:
-            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
+        if self.compress is not None:
+            return self.to_the_end(node)
         if self.bucket_bytes is not None:
             return self.in_buckets(node)
         if self.shards == 1:
@@ -229,22 +241,26 @@ class KSync(Synchronous):
         count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        if encoder is not None:
-            return push_compressed(node, encoder, pack=lambda gradient: [gradient])
-        return self.with_all_numbers(node)
+        if self.cancel:
+            return self.until_overtaken(node)
+        return self.to_the_end(node)
 
-    def with_all_numbers(self, node: Node) -> Role:
-        servers = Shards(node, self.shards)
+    def until_overtaken(self, node: Node) -> Role:
+        """Send a gradient unless the next update comes first."""
+        servers, encoder = Shards(node, self.shards), self.encoder(node)
         servers.announce()
         while True:
             work = node.compute((yield from servers.read()))
-            if not self.cancel:
-                servers.push([(yield work)])
-            elif (yield from servers.wait_until_overtaken(work)):  # the update came first
+            overtaken = yield from servers.wait_until_overtaken(work)
+            if encoder.seconds and not overtaken:
+                coding = node.work(encoder.seconds)
+                overtaken = yield from servers.wait_until_overtaken(coding)
+                coding.cancel()
+            if overtaken:
                 work.cancel()
-            else:
-                yield from servers.push_in_turn([work.value])
+                continue
+            gradient = encoder.encode_gradient(work.value)
+            yield from servers.push_in_turn([gradient], size=encoder.size)
 
     def server(self, node: Node) -> Role:
         return self.first(node, count_awaited(self, self.wait_for, node.workers), self.cancel)

@@ -19,8 +19,8 @@ from laggard.simulator.errors import (
     Range,
     Settings,
 )
-from laggard.simulator.learning.gradients import DROPPED, GradientPromise
-from laggard.simulator.learning.promises import Derived, Promise, evaluate, known
+from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, GradientPromise
+from laggard.simulator.learning.promises import Derived, Promise, evaluate, known, total
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -135,7 +135,7 @@ class Compress(Settings):
 
     So all that it has sent, plus e, is the sum of its values. Under plain SGD at a constant rate
     lr, P workers in step and e_i their memories, w - lr mean_i e_i moves as w does without
-    compression, with the same gradients. A message that is dropped goes back into e. With `ef21` a
+    compression, with the same gradients. Messages that are dropped go back into e. With `ef21` a
     node sends how its value differs from an estimate h, which it and its receivers have, from h = 0
     on, and which they use for the value:
 
@@ -223,13 +223,36 @@ class Compress(Settings):
         return scaled_signs(values)
 
 
-class Encoder:
-    """A node's side of compression: what it sends of its values, and what it remembers of them.
+class Whole:
+    """A node's side of messages without compression: it sends its values, and forgets them.
 
     Attributes:
         size: of a message, in models.
         seconds: the time that coding a message and decoding others takes.
     """
+
+    size = 1.0
+    seconds = 0.0
+
+    def encode_gradient(self, gradient: GradientPromise) -> GradientPromise:
+        """The gradient with the value that the receivers take for its own."""
+        return gradient
+
+    def encode_sum(self, gradients: Sequence[GradientPromise]) -> Sequence[GradientPromise]:
+        """The gradients whose sum the receivers take for that of `gradients`."""
+        return gradients
+
+    def encode_change(self, change: "Tensor", gradient: GradientPromise) -> "Tensor":
+        """What the receivers take for a change of a model `(ensemble, params)`, computed now.
+
+        Args:
+            gradient: one of those that made the change; if it is dropped, so was the message.
+        """
+        return change
+
+
+class Encoder(Whole):
+    """A node's side of compression: what it sends of its values, and what it remembers of them."""
 
     def __init__(self, compress: Compress, rank: int, params: int) -> None:
         self.size = compress.size(params)
@@ -239,8 +262,7 @@ class Encoder:
         self._learns = params > 0
         self._calls = 0
         self._memory: Promise | None = None  # e, or h of ef21; None is 0
-        self._whole: Promise | None = None  # p of the last message
-        self._last: GradientPromise | None = None
+        self._sent: list[tuple[GradientPromise, Promise]] = []  # messages that may be dropped
 
     def encode(self, value: Promise, gradient: GradientPromise) -> Promise:
         """What the receivers take for `value` once they have the message.
@@ -255,34 +277,38 @@ class Encoder:
         if self._compress.feedback == "none":
             return Derived((value,), compress)
         self._take_back()
-        self._last = gradient
         if self._compress.feedback == "ef21":
-            self._memory = self._next_estimate(value, compress)
-            return self._memory
-        whole = value
-        if self._memory is not None:
-            whole = Derived((value, self._memory), add)
-        message = Derived((whole,), compress)
-        self._memory = Derived((whole, message), sub)
-        self._whole = whole
+            message = self._memory = self._next_estimate(value, compress)
+        else:
+            whole = value
+            if self._memory is not None:
+                whole = Derived((value, self._memory), add)
+            message = Derived((whole,), compress)
+            self._memory = Derived((whole, message), sub)
+        self._sent.append((gradient, message))
         return message
 
     def encode_gradient(self, gradient: GradientPromise) -> GradientPromise:
-        """The gradient with the value that the receivers take for its own."""
         return gradient.map(lambda _, value: value, self.encode(gradient, gradient))
 
+    def encode_sum(self, gradients: Sequence[GradientPromise]) -> Sequence[GradientPromise]:
+        last = gradients[-1]
+        message = self.encode(total(gradients), last)
+        return [last.map(lambda _, value: value, message, batches=len(gradients))]
+
     def encode_change(self, change: "Tensor", gradient: GradientPromise) -> "Tensor":
-        """What the receivers take for a change of a model `(ensemble, params)`, computed now."""
         return self.encode(known(change), gradient).value
 
     def _take_back(self) -> None:
-        """Take what was sent last back into the memory, if it was dropped."""
-        if self._last is None or self._last.status != DROPPED:
+        """Take messages that were dropped back into e; an estimate h has them, as its receivers."""
+        dropped = [message for gradient, message in self._sent if gradient.status == DROPPED]
+        self._sent = [sent for sent in self._sent if sent[0].status == IN_FLIGHT]
+        if not dropped or self._memory is None:
             return
-        if self._whole is not None:
-            self._memory = self._whole
+        if self._compress.feedback == "ef":
+            self._memory = total([self._memory, *dropped])
         # Computed now: a memory that waits refers to the weights of all gradients dropped in a row.
-        evaluate([promise for promise in [self._memory] if promise is not None])
+        evaluate([self._memory])
 
     def _next_estimate(self, value: Promise, compress: "partial[Tensor]") -> Promise:
         if self._memory is None:

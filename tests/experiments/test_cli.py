@@ -302,6 +302,8 @@ def test_validate_warns_of_equal_weights_of_uneven_shards(laggard, tmp_path, cha
         ("network: {bandwidth: 400, message_bytes: 50}", "k_batch_sync", None),
         ("network: {server_bandwidth: 100, message_bytes: 50}", "k_batch_sync", 2),
         ("compute: {law: constant, mean: 4}, network: {bandwidth: 100, message_bytes: 50}", "k_batch_sync", None),
+        ("network: {bandwidth: 100, message_bytes: 50}", "{name: k_batch_sync, compress: {name: random_k, keep: 0.5}}", 4),
+        ("network: {bandwidth: 50, message_bytes: 50}", "{name: decoupled_diloco, local_steps: 4, fragments: 2}", 4),
         ("receive_seconds: 0.3", "{name: downpour, n_fetch: 5}", 3),
         ("network: {bandwidth: 100, message_bytes: 50}", "async_ps", None),
     ],

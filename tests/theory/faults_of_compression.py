@@ -5,11 +5,14 @@ from typing import Any
 
 import torch
 
+from laggard.simulator.algorithms.compressing import CompressedAnswers, Compressing
+from laggard.simulator.algorithms.contrib import k_batch_sync
 from laggard.simulator.algorithms.contrib.power_sgd import Factors, PowerSGD
 from laggard.simulator.learning import compression
 from laggard.simulator.learning.compression import Compress, Encoder
 from tests.faults import Replaced
 from tests.theory import test_compression
+from tests.theory.trials import LINEAR
 
 
 def forgetful(right: Any) -> Any:
@@ -32,6 +35,69 @@ def at_once(right: Any) -> Any:
     return encode_change
 
 
+def last_only(right: Any) -> Any:
+    """A node that asks only what has become of its last message."""
+
+    def take_back(self: Any) -> None:
+        self._sent = self._sent[-1:]
+        right(self)
+
+    return take_back
+
+
+def kept_by_rank(right: Any) -> Any:
+    """A node whose memory outlives a crash."""
+    encoders: dict[Any, Any] = {}
+
+    def encoder(self: Any, node: Any, params: int | None = None) -> Any:
+        key = id(self), node.rank
+        if key not in encoders:
+            encoders[key] = right(self, node, params)
+        return encoders[key]
+
+    return encoder
+
+
+def coded_to_the_end(right: Any) -> Any:
+    def code(node: Any, encoder: Any) -> Any:
+        yield node.work(encoder.seconds)
+        receive = node.receive()
+        receive.withdraw()
+        return receive
+
+    return code
+
+
+def whole_size(right: Any) -> Any:
+    def init(self: Any, *given: Any) -> None:
+        right(self, *given)
+        self._size = 1.0
+
+    return init
+
+
+def all_was_sent(right: Any) -> Any:
+    """A server that takes its workers' models for its own."""
+
+    def send(self: Any, worker: int, weights: Any, size: float = 1.0) -> Any:
+        message = right(self, worker, weights, size)
+        self._held[worker] = weights, self._held[worker][1]
+        return message
+
+    return send
+
+
+def same_for_all(right: Any) -> Any:
+    """A server that sends all what the first worker of a version lacks."""
+
+    def next_of(self: Any, held: Any, weights: Any, call: int) -> Any:
+        if self._coded is not None and self._coded[1] is weights:
+            return self._coded[-1]
+        return right(self, held, weights, call)
+
+    return next_of
+
+
 def rank_in_coin(right: Any) -> Any:
     def apply(self: Any, values: Any, rank: int, call: int) -> Any:
         return right(self, values, rank, 10 * call + rank)
@@ -47,7 +113,7 @@ def no_seconds(right: Any) -> Any:
     return init
 
 
-memory = test_compression.test_applied_and_remembered_gradients_sum_to_all
+memory = test_compression.test_applied_and_remembered_values_sum_to_all
 low_rank = partial(test_compression.test_low_rank_is_its_loop, 2)
 COMPRESSION: dict[str, tuple[Any, ...]] = {
     "what low rank leaves is lost": (
@@ -107,6 +173,50 @@ COMPRESSION: dict[str, tuple[Any, ...]] = {
     "what is dropped is lost": (
         Replaced(Encoder, "_take_back", lambda right: lambda self: None),
         partial(memory, "k_sync", "sign"),
+    ),
+    "messages before the last that are dropped are lost": (
+        Replaced(Encoder, "_take_back", last_only),
+        partial(memory, "k_batch_sync", "top_k"),
+    ),
+    "a memory outlives a crash": (
+        Replaced(Compressing, "encoder", kept_by_rank),
+        partial(test_compression.test_memory_is_lost_in_a_crash, "fedbuff"),
+    ),
+    "a sum is its last gradient": (
+        Replaced(
+            Encoder,
+            "encode_sum",
+            lambda right: lambda self, gradients: right(self, gradients[-1:]),
+        ),
+        partial(test_compression.test_all_numbers_are_no_compression, "downpour"),
+    ),
+    "fragments are coded as models": (
+        Replaced(
+            Compressing, "encoder", lambda right: lambda self, node, params=None: right(self, node)
+        ),
+        partial(
+            test_compression.test_messages_of_every_method_have_size_of_formula, "streaming_diloco"
+        ),
+    ),
+    "coding is not interrupted": (
+        Replaced(k_batch_sync, "code_or_receive", coded_to_the_end),
+        partial(test_compression.test_new_weights_interrupt_coding, "k_batch_sync", {}),
+    ),
+    "what a server does not send is lost": (
+        Replaced(CompressedAnswers, "_send", all_was_sent),
+        partial(test_compression.test_compression_both_ways_is_its_loop, LINEAR[0]),
+    ),
+    "all workers are sent what one lacks": (
+        Replaced(CompressedAnswers, "_next", same_for_all),
+        partial(test_compression.test_workers_are_near_the_server, "k_sync"),
+    ),
+    "a worker that is back is sent a change": (
+        Replaced(CompressedAnswers, "forget", lambda right: lambda self, worker: None),
+        partial(test_compression.test_worker_that_is_back_is_sent_the_whole_model, "k_async"),
+    ),
+    "answers cost whole models": (
+        Replaced(CompressedAnswers, "__init__", whole_size),
+        partial(test_compression.test_answers_have_size_of_formula, "sync_ps"),
     ),
     "the rest of a change is lost": (
         Replaced(Encoder, "encode_change", at_once),

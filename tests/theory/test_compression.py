@@ -1,8 +1,11 @@
 """Compressed messages: what is sent, what a node remembers, and where training ends."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +13,18 @@ import torch
 from torch import Tensor
 
 from laggard.models import MLP, Quadratic, Supervised, synthetic
-from laggard.simulator import ALGORITHMS, Cluster, Network, Node, Record, Rule, Stop, simulate
+from laggard.simulator import (
+    ALGORITHMS,
+    Algorithm,
+    Cluster,
+    Network,
+    Node,
+    Record,
+    Rule,
+    Stop,
+    simulate,
+)
+from laggard.simulator.algorithms.compressing import Answers, Compressing, CompressingServer
 from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
     Compress,
@@ -18,9 +32,11 @@ from laggard.simulator.learning.compression import (
     quantize,
     top_k,
 )
-from laggard.simulator.learning.gradients import APPLIED
-from laggard.simulator.learning.promises import known
+from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, GradientPromise
+from laggard.simulator.learning.promises import Promise, known
 from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.statements import at_most, close, differ, equal, mean_is, same
 from tests.theory.trials import (
     LINEAR,
@@ -39,26 +55,56 @@ from tests.theory.trials import (
 
 STICH, KARIMIREDDY = "Stich et al. (2018)", "Karimireddy et al. (2019)"
 VOGELS = "Vogels et al. (2019)"
+TANG, GRUNTKOWSKA = "Tang et al. (2019)", "Gruntkowska et al. (2023)"
 ALISTARH, RICHTARIK = "Alistarh et al. (2017)", "Richtarik et al. (2021)"
+
+
+def name_of(label: str) -> str:
+    """The name of the method in a label, which may add a setting."""
+    return label.split(",")[0]
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "sync_ps": {},
     "k_sync": {"wait_for": 3},
+    "k_sync, cancel": {"wait_for": 3, "cancel": True},
     "async_ps": {"accumulate": 2},
+    "downpour": {"n_push": 2, "n_fetch": 4},
     "k_async": {"wait_for": 2},
     "soft_sync": {"gradients": 3},
     "ssp": {"bound": 1},
+    "k_batch_sync": {"gradients": 3},
+    "malenia": {"gradients": 6},
+    "ringmaster": {"threshold": 2},
+    "ringmaster, cancel": {"threshold": 2, "cancel": True},
+    "ringleader": {},
     "all_reduce": {"collective": "mesh"},
 }
 """Methods whose nodes can compress gradients."""
+FRAGMENTS = {"local_steps": 4, "fragments": 2}
 LOCAL: dict[str, dict[str, Any]] = {
     "local_sgd": {"average": "updates", "wait_for": 3},
     "diloco": {"average": "updates"},
     "local_all_reduce": {"collective": "mesh"},
     "diloco_all_reduce": {"collective": "mesh"},
+    "async_diloco": {},
+    "streaming_diloco": {"collective": "mesh", "overlap": 1, **FRAGMENTS},
+    "decoupled_diloco": {"quorum": 3, **FRAGMENTS},
+    "fedavg": {"clients": 2, "select": 1.5},
+    "fedprox": {"clients": 2},
+    "fedasync": {"in_flight": 2},
+    "fedbuff": {"in_flight": 3, "buffer": 2},
 }
 """Methods whose nodes can compress the change of local steps."""
-DROP = ("k_sync", "local_sgd")
+BOTH_WAYS = sorted(
+    label
+    for label in {**METHODS, **LOCAL}
+    if issubclass(ALGORITHMS[name_of(label)], CompressingServer)
+)
+"""Methods whose server can compress its models."""
+DROP = ("k_sync", "k_batch_sync", "malenia", "ringmaster", "local_sgd", "fedavg")
 """Methods that drop messages, which `ef` then feeds back, where a node without memory loses them."""
+NO_MEMORY = ("decoupled_diloco",)
 SIZES = {
     "top_k, 2 of 5": (Compress("top_k", keep=0.4), 4 / 5),
     "top_k, 4 of 5": (Compress("top_k", keep=0.8), 1.0),
@@ -70,43 +116,91 @@ SIZES = {
 VECTORS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", [*METHODS, *LOCAL])
-def test_all_numbers_are_no_compression(name: str) -> None:
+def test_every_method_with_the_key_is_tried() -> None:
+    kinds = {name for name, kind in ALGORITHMS.items() if issubclass(kind, Compressing)}
+    assert kinds == {name_of(label) for label in (*METHODS, *LOCAL)}
+
+
+@pytest.mark.parametrize("label", [*METHODS, *LOCAL])
+def test_all_numbers_are_no_compression(label: str) -> None:
     """Whatever becomes of the rest, since there is none."""
+    name = name_of(label)
     run = partial(every, UNEVEN, name, rules=[RULES[0], RULES[-1]], updates=6)
-    settings = {**METHODS, **LOCAL}[name]
+    settings = {**METHODS, **LOCAL}[label]
     plain = run(**settings)
     for feedback in ("none", "ef", "ef21"):
         if feedback == "ef" and name in DROP:
             continue
+        if feedback != "none" and name in NO_MEMORY:
+            continue
         compress = Compress("top_k", keep=1.0, feedback=feedback)  # type: ignore[arg-type]
         kept = run(compress=compress, **settings)
-        text = f"{name}, all numbers kept, {feedback}, = {name}"
+        text = f"{label}, all numbers kept, {feedback}, = {label}"
         if feedback == "ef21" or name in LOCAL:  # sums and differences of other numbers
             close(text, kept, plain, source="derived")
         else:
             same(text, kept, plain, source="derived")
 
 
+def sizes_of(algorithm: Algorithm) -> tuple[Any, Any]:
+    """The sizes (models) of what workers send, and of a server's answers; tokens are left out."""
+    network = Network(bandwidth=8.0, latency=0.125, message_bytes=4.0)
+    cluster = Cluster(4, Constant(1.0), network=network)
+    record, stop = Record(messages=True), Stop(updates=6)
+    log = simulate(cluster, algorithm, quadratic(), stop=stop, record=record).message_log
+    assert log is not None
+    has_bytes = log["bytes"] > 0
+    from_worker = log["sender"] >= 0
+    return log["bytes"][has_bytes & from_worker] / 4, log["bytes"][has_bytes & ~from_worker] / 4
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_message_has_size_of_formula(name: str) -> None:
     """32 bits a number, an index, a norm; servers answer with whole models."""
     compress, size = SIZES[name]
-    network = Network(bandwidth=8.0, latency=0.125, message_bytes=4.0)
-    cluster = Cluster(3, Constant(1.0), network=network)
-    for algorithm in (
-        method("async_ps", compress=compress),
-        method("all_reduce", collective="mesh", compress=compress),
-    ):
-        record, stop = Record(messages=True), Stop(updates=6)
-        log = simulate(cluster, algorithm, quadratic(), stop=stop, record=record).message_log
-        assert log is not None
-        sent = log["bytes"][(log["receiver"] >= 0) == (log["sender"] >= 0)]
-        if type(algorithm).__name__ == "AsyncPS":
-            sent = log["bytes"][(log["receiver"] < 0) & (log["bytes"] > 0)]
-            answers = log["bytes"][log["sender"] < 0]
-            equal(f"{name}: bytes of an answer", 4.0, answers, source="derived", rtol=1e-12)
-        equal(f"{name}: bytes of a message", 4 * size, sent, source="derived", rtol=1e-12)
+    sent, answers = sizes_of(method("async_ps", compress=compress))
+    equal(f"{name}: models of an answer", 1.0, answers, source="derived", rtol=1e-12)
+    equal(f"{name}: models of a message", size, sent, source="derived", rtol=1e-12)
+
+
+@pytest.mark.parametrize("label", [*METHODS, *LOCAL])
+def test_messages_of_every_method_have_size_of_formula(label: str) -> None:
+    """Fragments of 2 and 3 numbers are vectors of their own: 1 of 2, and 2 of 3."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    compress = Compress("random_k", keep=0.4, feedback="none")
+    sent, answers = sizes_of(method(name, compress=compress, **settings))
+    sizes = [2 / 5]
+    if "fragments" in settings:
+        sizes = [1 / 2 / 2, 2 / 3 / 2]
+        answers = np.unique(answers)[1:]  # without merged fragments
+    off = np.abs(sent[:, None] - sizes)
+    equal(f"{label}: models of a message", 0.0, off.min(1), source="derived", rtol=1e-12)
+    equal(f"{label}: messages of every size", 0.0, off.min(0), source="derived", rtol=1e-12)
+    if len(answers):
+        equal(f"{label}: models of an answer", 1.0, answers, source="derived", rtol=1e-12)
+
+
+def test_one_fragment_is_compressed_as_a_model() -> None:
+    compress = Compress("top_k", keep=0.4)
+    run = partial(every, UNEVEN, rules=RULES[:1], collective="mesh", compress=compress)
+    one = run("streaming_diloco", local_steps=4, fragments=1)
+    two = run("diloco_all_reduce", local_steps=4, weighting="equal")
+    text = "streaming_diloco, 1 fragment, top 2 of 5 = diloco_all_reduce, top 2 of 5"
+    close(text, one, two, source="derived")
+
+
+ALONE: dict[str, dict[str, Any]] = {
+    "sync_ps": {},
+    "k_sync, cancel": {"cancel": True},
+    "downpour": {},
+    "k_batch_sync": {},
+    "ringmaster": {},
+    "ringmaster, cancel": {"cancel": True},
+    "ringleader": {},
+    "async_diloco": {"local_steps": 1},
+    "fedavg": {"local_steps": 1},
+}
+"""Methods whose only worker waits for an answer to each mini-batch, or is interrupted by it."""
 
 
 def test_step_takes_coding_and_bytes_of_messages() -> None:
@@ -115,9 +209,16 @@ def test_step_takes_coding_and_bytes_of_messages() -> None:
     compress = Compress("random_k", keep=0.4, codec_seconds=0.0625)
     coded, s, N_beta = 1.0 + 0.0625, 0.4, 0.5
     one = Cluster(1, Constant(1.0), network=network)
-    times = update_times(one, method("sync_ps", compress=compress), 5, quadratic())
-    text = "sync_ps, P = 1: t_c + codec_seconds + 2 alpha + (s + 1) N beta"
-    equal(text, coded + 0.25 + (s + 1) * N_beta, times[1:], source="derived")
+    for label, settings in ALONE.items():
+        algorithm = method(name_of(label), compress=compress, **settings)
+        times = update_times(one, algorithm, 5, quadratic())
+        text = f"{label}, P = 1: t_c + codec_seconds + 2 alpha + (s + 1) N beta"
+        equal(text, coded + 0.25 + (s + 1) * N_beta, times[1:], source="derived")
+        if label in BOTH_WAYS:
+            down = replace(algorithm, compress_down=Compress("random_k", keep=0.6))
+            times = update_times(one, down, 5, quadratic())
+            text = f"{label}, P = 1: t_c + codec_seconds + 2 alpha + (s + s') N beta, s' down"
+            equal(text, coded + 0.25 + (s + 0.6) * N_beta, times[1:], source="derived")
     three = Cluster(3, Constant(1.0), network=network)
     for collective, seconds in (
         ("mesh", 0.125 + 2 * s * N_beta),
@@ -135,57 +236,124 @@ def test_step_takes_coding_and_bytes_of_messages() -> None:
         equal(text, 1.0 + coded + seconds, times, source="derived")
 
 
-def with_encoders(name: str) -> tuple[Any, list[Encoder]]:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("k_batch_sync", {}),
+        ("ringmaster", {"threshold": 1, "cancel": True}),
+        ("k_sync", {"wait_for": 1, "cancel": True}),
+    ],
+)
+def test_new_weights_interrupt_coding(name: str, settings: dict[str, Any]) -> None:
+    """So that what is coded when they come is never sent, and leaves no memory."""
+    cluster = Cluster(2, Constant(1.0), slowdowns=[Factor(1, factor=1.1)])
+    compress = Compress("top_k", keep=0.2, codec_seconds=0.5)
+    algorithm = method(name, compress=compress, **settings)
+    outcome = simulate(cluster, algorithm, quadratic(), stop=Stop(updates=6))
+    text = f"{name}: late gradients while coding takes from 1.1 to 1.6 s, an update 1.5 s"
+    equal(text, 0, outcome.gradients["dropped"], source="derived")
+    assert outcome.gradients["cancelled"] >= 5
+
+
+class Coded(NamedTuple):
+    """The encoder of a node, and what it was given and sent."""
+
+    encoder: Encoder
+    given: list[Promise]
+    sent: list[Promise]
+
+
+def with_encoders(name: str) -> tuple[Any, list[Coded]]:
     """A method's class, and the encoders of its nodes as they are made."""
-    encoders: list[Encoder] = []
+    coded: list[Coded] = []
     right: Any = ALGORITHMS[name]
 
     class Watched(right):  # type: ignore[misc]
-        def encoder(self, node: Node) -> Encoder:
-            encoders.append(right.encoder(self, node))
-            return encoders[-1]
+        def encoder(self, node: Node, params: int | None = None) -> Encoder:
+            encoder: Encoder = right.encoder(self, node, params)
+            encode = encoder.encode
+            one = Coded(encoder, [], [])
 
-    return Watched, encoders
+            def note(value: Promise, gradient: GradientPromise) -> Promise:
+                one.given.append(value)
+                one.sent.append(encode(value, gradient))
+                return one.sent[-1]
+
+            encoder.encode = note  # type: ignore[method-assign]
+            coded.append(one)
+            return encoder
+
+    return Watched, coded
 
 
 def rest_of(encoder: Encoder) -> Tensor:
-    """What a node has been given and nobody has applied."""
+    """What a node has been given, and nobody has applied by the time of its next message."""
+    encoder._take_back()
     rest = encoder._memory
-    if encoder._last is not None and encoder._last.status != APPLIED:
-        rest = encoder._whole
     assert rest is not None
+    for gradient, message in encoder._sent:
+        if gradient.status == IN_FLIGHT:
+            rest = rest + message
     return rest.value
 
 
+def total_of(promises: Iterable[Promise]) -> Tensor:
+    """The sum of values `(ensemble, params)`."""
+    return torch.stack([promise.value for promise in promises]).sum(0)
+
+
+SUMS: dict[str, tuple[dict[str, Any], float]] = {
+    "sync_ps": ({}, 4 / LR),
+    "k_sync": ({"wait_for": 3}, 3 / LR),
+    "k_sync, cancel": ({"wait_for": 3, "cancel": True}, 3 / LR),
+    "async_ps": ({}, 1 / LR),
+    "downpour": ({"n_push": 2, "n_fetch": 4}, 1 / LR),
+    "k_batch_sync": ({"gradients": 3}, 3 / LR),
+    "ringmaster": ({"threshold": 2}, 1 / LR),
+    "ringmaster, cancel": ({"threshold": 2, "cancel": True}, 1 / LR),
+    "all_reduce": ({"collective": "mesh"}, 4 / LR),
+    "local_sgd": ({"average": "updates", "wait_for": 3}, -3),
+    "async_diloco": ({"outer_lr": 1, "outer_momentum": 0, "momentum_every": 1}, 1),
+    "fedavg": ({"clients": 2, "select": 1.5}, -2),
+    "fedbuff": ({"in_flight": 3, "buffer": 2, "power": 0}, -2),
+}
+"""Methods whose model moves by a mean of messages, their settings, and -1 over the factor of one."""
+AFAR = replace(UNEVEN, network=Network(latency=0.2))
+"""So that messages are under way when an update is made."""
+
+
 @pytest.mark.parametrize(
-    ("name", "compressor"),
-    [
-        ("sync_ps", "top_k"),
-        ("k_sync", "top_k"),
-        ("k_sync", "sign"),
-        ("async_ps", "random_k"),
-        ("all_reduce", "sign"),
-    ],
+    ("label", "compressor"), [*((label, "top_k") for label in SUMS), ("k_sync", "sign")]
 )
-def test_applied_and_remembered_gradients_sum_to_all(name: str, compressor: str) -> None:
+def test_applied_and_remembered_values_sum_to_all(label: str, compressor: str) -> None:
     """w_0 - w_t + lr mean e = lr times the mean of the same gradients, some of them dropped."""
-    kind, encoders = with_encoders(name)
+    name, (settings, scale) = name_of(label), SUMS[label]
+    kind, coded = with_encoders(name)
     keep = None if compressor == "sign" else 0.2
     compress = Compress(compressor, keep=keep)  # type: ignore[arg-type]
-    settings = {"async_ps": {}}.get(name, METHODS[name])
     algorithm = kind(Rule(lr=LR), compress=compress, **settings)
-    outcome = simulate(UNEVEN, algorithm, slope(), stop=Stop(updates=60))
-    start, given, rest = first_weights(slope()), [], []
-    for rank, encoder in enumerate(encoders):
-        batches = batches_of(slope(), rank)
-        given += [gradient_of(slope(), start, next(batches)) for _ in range(encoder._calls)]
-        rest.append(rest_of(encoder))
-    gathered = {"k_sync": 3, "async_ps": 1}.get(name, 4)
-    moved = (start - outcome.weights) * gathered / LR
-    if name != "async_ps":
-        assert (outcome.gradients["dropped"] > 5) == (name == "k_sync")
-    text = f"{name}, {compressor}: sum of what is applied + e = sum of gradients"
-    close(text, moved + sum(rest), sum(given), source=KARIMIREDDY, rtol=1e-11)  # type: ignore[arg-type]
+    outcome = simulate(AFAR, algorithm, slope(), stop=Stop(updates=60))
+    moved = (first_weights(slope()) - outcome.weights) * scale
+    given = total_of(value for one in coded for value in one.given)
+    rest = torch.stack([rest_of(one.encoder) for one in coded]).sum(0)
+    assert (outcome.gradients["dropped"] > 5) == (name in DROP)
+    text = f"{label}, {compressor}: sum of what is applied + e = sum of values"
+    close(text, moved + rest, given, source=KARIMIREDDY, rtol=1e-11)
+
+
+@pytest.mark.parametrize("label", ["async_ps", "k_batch_sync", "fedbuff"])
+def test_memory_is_lost_in_a_crash(label: str) -> None:
+    """A worker that is back sends C(v), not C(v + e)."""
+    settings, _ = SUMS[label]
+    kind, coded = with_encoders(label)
+    algorithm = kind(Rule(lr=LR), compress=Compress("top_k", keep=0.2), **settings)
+    crash = Crash(1, at=20.0, back=21.0)
+    simulate(replace(AFAR, slowdowns=[crash]), algorithm, slope(), stop=Stop(updates=60))
+    *first, returned = coded
+    assert len(first) == 4
+    text = f"{label}, top 1 of 5: first message after a crash = C(v)"
+    values = top_k(returned.given[0].value, 1)
+    same(text, returned.sent[0].value, values, source="derived")
 
 
 def test_change_of_local_steps_is_remembered() -> None:
@@ -219,9 +387,10 @@ def test_estimate_tends_to_constant_value() -> None:
     """EF21's error shrinks by the compressor's factor with every message, or faster."""
     value = VECTORS[:1]
     encoder = Encoder(Compress("top_k", keep=0.25, feedback="ef21"), 0, 8)
+    applied: Any = SimpleNamespace(status=APPLIED)
     shrunk, bounds = [], []
     for t in range(1, 5):
-        left = (value - encoder.encode(known(value), None).value).square().sum()  # type: ignore[arg-type]
+        left = (value - encoder.encode(known(value), applied).value).square().sum()
         shrunk.append(float(left / value.square().sum()))
         bounds.append((1 - 2 / 8) ** t)
     text = "ef21, top 2 of 8, constant v: |v - h|^2 / ((1 - k/d)^t |v|^2) <= 1"
@@ -229,26 +398,37 @@ def test_estimate_tends_to_constant_value() -> None:
     equal("and h = v after d / k messages", 0.0, shrunk[-1], source="derived", rtol=1e-12)
 
 
-def standing_still(name: str, feedback: str, **settings: Any) -> tuple[Tensor, Tensor]:
-    """Where workers with optima and curvatures of their own end, and the true optimum."""
+def standing_still(
+    name: str, feedback: str, lr: float, updates: int, **settings: Any
+) -> tuple[Tensor, Tensor]:
+    """Where uneven workers with optima and curvatures of their own end, and the true optimum."""
     h, shift = [1.0, 0.25, 2.0], [[0.0, 1.0], [5.0, -2.0], [1.0, 4.0]]
     task = Quadratic(curvature=[1.0, 0.5], scale=h, shift=shift, initial=3.0, dtype=torch.float64)
     compress = Compress("top_k", keep=0.5, feedback=feedback)  # type: ignore[arg-type]
-    algorithm = method(name, Rule(lr=0.2), compress=compress, **settings)
-    weights = simulate(Cluster(3), algorithm, task, stop=Stop(updates=250)).weights
+    algorithm = method(name, Rule(lr=lr), compress=compress, **settings)
+    cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(1, factor=2.3)])
+    weights = simulate(cluster, algorithm, task, stop=Stop(updates=updates)).weights
     scales = torch.tensor(h, dtype=torch.float64)
     optima = torch.tensor(shift, dtype=torch.float64)
     return weights, (scales @ optima / scales.sum())[None]
 
 
-@pytest.mark.parametrize("name", ["sync_ps", "all_reduce"])
-def test_ef21_reaches_minimum_of_mean_loss(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "lr", "updates"),
+    [
+        ("sync_ps", 0.2, 250),
+        ("all_reduce", 0.2, 250),
+        ("malenia", 0.2, 250),
+        ("ringleader", 0.05, 1200),
+    ],
+)
+def test_ef21_reaches_minimum_of_mean_loss(name: str, lr: float, updates: int) -> None:
     """Where gradients of workers do not vanish, error feedback circles, at a constant rate."""
-    settings = METHODS[name]
-    weights, optimum = standing_still(name, "ef21", **settings)
+    at_end = partial(standing_still, name, lr=lr, updates=updates, **METHODS[name])
+    weights, optimum = at_end("ef21")
     text = f"{name}, ef21, top 1 of 2: sum h_i a_i / sum h_i"
     close(text, weights, optimum, source=RICHTARIK)
-    weights, optimum = standing_still(name, "ef", **settings)
+    weights, optimum = at_end("ef")
     text = f"{name}, ef, top 1 of 2, is not there"
     differ(text, weights, optimum, source=RICHTARIK, least=1e-3)
 
@@ -285,6 +465,134 @@ def test_nodes_draw_the_same_indices() -> None:
     before = run(updates=8, collective="mesh")
     moved = int((before[0] != mesh[0]).sum())
     equal("all_reduce, random 2 of 5: numbers that an update moves", 2, moved, source=STICH)
+
+
+class Reply(NamedTuple):
+    """A model on its way to a worker: what that held before, the server's, and what it holds then."""
+
+    worker: int
+    held: Tensor | None
+    weights: Tensor
+    next_held: Tensor
+
+
+def with_replies(name: str) -> tuple[Any, list[Reply]]:
+    """A method's class, and the models that its server sends, as workers compute at them."""
+    replies: list[Reply] = []
+    right: Any = ALGORITHMS[name]
+
+    class Watched(right):  # type: ignore[misc]
+        def answers(self, node: Node) -> Answers:
+            found: Answers = right.answers(self, node)
+            send, last = found.send, dict[int, Tensor]()
+
+            def note(worker: int, weights: Tensor, size: float = 1.0) -> Message:
+                message = send(worker, weights, size=size)
+                replies.append(Reply(worker, last.get(worker), weights, message.content))
+                last[worker] = message.content
+                return message
+
+            def forget(worker: int) -> None:
+                right_forget(worker)
+                last.pop(worker, None)
+
+            right_forget = found.forget
+            found.send, found.forget = note, forget  # type: ignore[method-assign]
+            return found
+
+    return Watched, replies
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_all_numbers_down_are_no_compression(label: str) -> None:
+    """But for rounding, since v + (w - v) is not w."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    run = partial(every, UNEVEN, name, rules=[RULES[0], RULES[-1]], updates=6, **settings)
+    compress = Compress("top_k", keep=1.0)
+    text = f"{label}, all numbers kept of the server's, = {label}"
+    close(text, run(compress_down=compress), run(), source="derived")
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_answers_have_size_of_formula(label: str) -> None:
+    """But for the first to each worker, which is a whole model."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    compress_down = Compress("random_k", keep=0.4)
+    sent, answers = sizes_of(method(name, compress_down=compress_down, **settings))
+    equal(f"{label}: models of a message", 1.0, sent, source="derived", rtol=1e-12)
+    equal(f"{label}: models of a first answer", 1.0, answers[:4], source="derived", rtol=1e-12)
+    text = f"{label}: models of later answers, random 2 of 5"
+    equal(text, 2 / 5, answers[4:], source="derived", rtol=1e-12)
+    assert len(answers) > 4
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_workers_are_near_the_server(label: str) -> None:
+    """They are sent k numbers, and what is left out is no more than 1 - k / d of the change."""
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    kind, replies = with_replies(name)
+    algorithm = kind(Rule(lr=LR), compress_down=Compress("top_k", keep=0.4), **settings)
+    simulate(UNEVEN, algorithm, quadratic(), stop=Stop(updates=20))
+    numbers, shares = [], []
+    for reply in replies:
+        if reply.held is not None:
+            numbers.append(int((reply.next_held != reply.held).sum()))
+            left, changed = reply.weights - reply.next_held, reply.weights - reply.held
+            if changed.any():
+                shares.append(float(left.square().sum() / changed.square().sum()))
+    at_most(f"{label}, top 2 of 5: numbers that are sent", 2, numbers, source="derived")
+    text = f"{label}, top 2 of 5: |w - v|^2 / |w - v of before|^2 <= 1 - k / d"
+    at_most(text, 1 - 2 / 5, shares, source=GRUNTKOWSKA)
+
+
+@pytest.mark.parametrize("rule", LINEAR[:2])
+def test_compression_both_ways_is_its_loop(rule: Rule) -> None:
+    """Error feedback at each worker, and at the server for the updates that it makes."""
+    P, updates, task = 3, 12, quadratic()
+    up, down = Compress("top_k", keep=0.4), Compress("top_k", keep=0.2)
+    weights = first_weights(task)
+    held, state = weights, rule.init(weights)
+    rest = torch.zeros_like(weights)
+    memories = [torch.zeros_like(weights) for _ in range(P)]
+    batches = [batches_of(task, rank) for rank in range(P)]
+    for _ in range(updates):
+        messages = []
+        for rank in range(P):
+            whole = gradient_of(task, held, next(batches[rank])) + memories[rank]
+            messages.append(top_k(whole, 2))
+            memories[rank] = whole - messages[-1]
+        mean = torch.stack(messages).mean(0)
+        updated, state = rule.step(weights, mean, state, epochs=0.0)
+        change = updated - weights + rest
+        held = held + top_k(change, 1)
+        rest = change - top_k(change, 1)
+        weights = updated
+    algorithm = method("sync_ps", rule, compress=up, compress_down=down)
+    found = simulate(Cluster(P), algorithm, task, stop=Stop(updates=updates)).weights
+    close("sync_ps, top 2 of 5 up, top 1 of 5 down = its loop", found, weights, source=TANG)
+
+
+def test_compression_both_ways_reaches_minimum_of_mean_loss() -> None:
+    """EF21 up and EF21-P down: where the server stands still, its workers get there."""
+    down = Compress("top_k", keep=0.5)
+    for name, lr, updates in (("sync_ps", 0.2, 300), ("ringleader", 0.03, 2000)):
+        weights, optimum = standing_still(name, "ef21", lr, updates, compress_down=down)
+        text = f"{name}, ef21, top 1 of 2 both ways: sum h_i a_i / sum h_i"
+        close(text, weights, optimum, source=GRUNTKOWSKA)
+
+
+@pytest.mark.parametrize("label", BOTH_WAYS)
+def test_worker_that_is_back_is_sent_the_whole_model(label: str) -> None:
+    name, settings = name_of(label), {**METHODS, **LOCAL}[label]
+    kind, replies = with_replies(name)
+    algorithm = kind(Rule(lr=LR), compress_down=Compress("top_k", keep=0.2), **settings)
+    crash = Crash(1, at=5.5, back=6.25)
+    cluster = replace(AFAR, slowdowns=[crash])
+    simulate(cluster, algorithm, quadratic(), stop=Stop(updates=30))
+    first, returned = (reply for reply in replies if reply.worker == 1 and reply.held is None)
+    for reply in (first, returned):
+        text = f"{label}: the first model after an announcement is the server's"
+        same(text, reply.next_held, reply.weights, source="derived")
 
 
 def network() -> Supervised:

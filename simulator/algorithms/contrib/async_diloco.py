@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import take_local_steps
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AsyncDiLoCo(Algorithm):
+class AsyncDiLoCo(Compressing):
     """Asynchronous DiLoCo with a delayed momentum: workers never wait for one another.
 
     After H local steps a worker sends d = w_read - x. The server adds d to a sum D and, with a
@@ -87,6 +88,7 @@ class AsyncDiLoCo(Algorithm):
         return False  # the rule is the workers' own, who have whole models
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         state = self.rule.init(node.weights, replicas=node.workers)
         while True:
@@ -96,7 +98,9 @@ class AsyncDiLoCo(Algorithm):
                 node, self.rule, read, state, steps
             )
             speed = steps / max(node.now - began, 1e-12)
-            node.send(SERVER, (read - model, gradients, speed))
+            yield node.work(encoder.seconds)
+            change = encoder.encode_change(read - model, gradients[-1])
+            node.send(SERVER, (change, gradients, speed), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         momentum = total = zeros(node.weights)

@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from laggard.simulator.algorithms.base import Role, count_awaited
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import OuterOptimizer
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
@@ -85,7 +86,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class DecoupledDiLoCo(OuterOptimizer):
+class DecoupledDiLoCo(OuterOptimizer, Compressing):
     """Decoupled DiLoCo: the server merges a fragment once K learners have sent it, and none waits.
 
     Every H / F steps a learner sends the change v of the next of F fragments since it read that,
@@ -104,7 +105,8 @@ class DecoupledDiLoCo(OuterOptimizer):
 
     Sizes: N / F bytes to the server every H / F steps, and N / F to each learner a merge. The
     fragments are equal parts of the parameters, side by side, and a fragment is one vector: the
-    paper merges tensor by tensor, and sets the grace by its estimates of the learners' speed.
+    paper merges tensor by tensor, and sets the grace by its estimates of the learners' speed. With
+    `compress` a learner sends C(v) of a fragment.
 
     Source: Douillard et al. (2026), arXiv 2604.21428.
 
@@ -138,7 +140,12 @@ class DecoupledDiLoCo(OuterOptimizer):
             raise InvalidSettingError("DecoupledDiLoCo", "local_steps", expected, self.local_steps)
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
         count_awaited(self, self.quorum, cluster.workers)
+        if self.compress is not None and self.compress.feedback != "none":
+            expected = "none: a later change of a fragment replaces an earlier one, and contains it"
+            got = self.compress.feedback
+            raise InvalidSettingError("Compress", "feedback", expected, got)
 
     def updates_in_parts(self, workers: int) -> bool:
         return False  # the rule is the learners' own, who have whole models
@@ -160,6 +167,7 @@ class DecoupledDiLoCo(OuterOptimizer):
         begun = [0] * self.fragments  # the step after which each fragment was read
         gradients = list[GradientPromise]()
         sent = Outgoing(self.outstanding)
+        encoders = [self.encoder(node, anchor.shape[1]) for anchor in anchors]
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)
@@ -167,11 +175,14 @@ class DecoupledDiLoCo(OuterOptimizer):
             turn, since = divmod(step, self.local_steps // self.fragments)
             if since == 0:
                 fragment = (turn - 1) % self.fragments
+                encoder = encoders[fragment]
+                yield node.work(encoder.seconds)
                 change = anchors[fragment] - model[:, self.columns(model, fragment)]
+                change = encoder.encode_change(change, gradients[-1])
                 steps = step - begun[fragment]
                 push = Push(fragment, merges[fragment], change, steps, gradients)
                 yield from sent.wait()
-                sent.add([node.send(SERVER, push, size=1 / self.fragments)])
+                sent.add([node.send(SERVER, push, size=encoder.size / self.fragments)])
                 gradients = []
                 yield node.after(0.0)  # what is merged in this instant counts for the next step
             while node.arrived(FRAGMENT):

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.clients import ClientAnswer, Clients, Federated, check_in_flight
+from laggard.simulator.algorithms.clients import (
+    ClientAnswer,
+    Clients,
+    Federated,
+    ModelClients,
+    check_in_flight,
+)
 from laggard.simulator.algorithms.local_steps import (
     Correction,
     restart_optimizer,
@@ -91,7 +97,7 @@ def gradients_of(answers: Sequence[ClientAnswer]) -> list[GradientPromise]:
 
 
 @dataclass(frozen=True)
-class FedAvg(InRounds):
+class FedAvg(ModelClients, InRounds):
     """FedAvg: in each round the server averages the models of C clients that it draws at random.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the C clients of a

@@ -4,7 +4,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.clients import ClientAnswer, Clients, Federated, check_in_flight
+from laggard.simulator.algorithms.clients import (
+    ClientAnswer,
+    Clients,
+    ModelClients,
+    check_in_flight,
+)
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NonNegative, Positive, PositiveInt, Range
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class InFlight(Federated):
+class InFlight(ModelClients):
     """A method whose server keeps C clients at work, and asks another whenever one has answered.
 
     Mean staleness, in updates of K answers each: (C - 1) / K.

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import CompressingServer, code_or_receive
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -21,7 +22,7 @@ HARMONIC_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class PresentWeights(Algorithm):
+class PresentWeights(CompressingServer):
     """A method whose workers compute at the server's present weights until newer ones arrive.
 
     Their computation is then cancelled, and late gradients are dropped. Staleness 0.
@@ -39,6 +40,7 @@ class PresentWeights(Algorithm):
 
         Workers never wait: gradients would reach it later and later, and all would be dropped.
         """
+        super().check(cluster)
         factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
         if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
@@ -51,28 +53,34 @@ class PresentWeights(Algorithm):
             )
 
     def worker(self, node: Node) -> Role:
-        sent = Outgoing(self.outstanding)
+        sent, encoder = Outgoing(self.outstanding), self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
             work, newer = node.compute(weights), node.receive()
             yield work | newer
+            if encoder.seconds and not newer.fired:
+                newer = yield from code_or_receive(node, encoder)
             newer = yield from sent.wait_or_receive(node, newer)
             if newer.fired:
                 work.cancel()
                 _, weights = newer.value
             else:
-                sent.add([node.send(SERVER, work.gradient)])
+                gradient = encoder.encode_gradient(work.value)
+                sent.add([node.send(SERVER, gradient, size=encoder.size)])
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: list[Gradient] = []
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             workers[worker] = None
             if gradient is None:
-                node.send(worker, node.weights)
+                answers.forget(worker)
+                send(worker, node.weights)
             elif gradient.staleness > 0:  # newer weights are on their way to the worker
                 gradient.drop()
             else:
@@ -83,7 +91,7 @@ class PresentWeights(Algorithm):
                 weights, state = self.rule.update(node.weights, contributions, state)
                 node.apply(weights, gathered)
                 for reader in workers:
-                    node.send(reader, node.weights)
+                    send(reader, node.weights)
                 gathered = []
 
     def contributions(

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import CompressingServer
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import Gradient, mean_gradient
 from laggard.simulator.learning.rules import Rule
@@ -10,7 +11,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Ringleader(Algorithm):
+class Ringleader(CompressingServer):
     """Ringleader ASGD: each update is the mean over all workers of their mean gradients in a table.
 
     w <- w - lr (1/P) sum_j G_j / b_j, with the sum G_j of the b_j gradients of worker j in the
@@ -32,22 +33,26 @@ class Ringleader(Algorithm):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, newer = yield node.receive()
             if newer is not None:
                 weights = newer
             gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
+            yield node.work(encoder.seconds)
+            node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         table, next_table = dict[int, list[Gradient]](), dict[int, list[Gradient]]()
+        answers = self.answers(node)
         updated: set[int] = set()  # the workers whose gradients have made updates in this round
         while True:
             worker, gradient = yield node.receive()
             if gradient is None:
-                node.send(worker, node.weights)
+                answers.forget(worker)
+                answers.send(worker, node.weights)
                 continue
             row_of = next_table if worker in updated else table
             row_of.setdefault(worker, []).append(gradient)
@@ -58,7 +63,7 @@ class Ringleader(Algorithm):
             rows = [table[rank] for rank in sorted(table)]
             weights, state = self.rule.update(node.weights, list(map(mean_gradient, rows)), state)
             node.apply(weights, [gradient for row in rows for gradient in row])
-            node.send(worker, node.weights)
+            answers.send(worker, node.weights)
             updated.add(worker)
             if len(updated) == node.workers:
                 table, next_table, updated = next_table, {}, set()

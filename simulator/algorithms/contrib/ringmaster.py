@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import CompressingServer, code_or_receive
 from laggard.simulator.algorithms.outgoing import Outgoing
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
@@ -12,7 +13,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Ringmaster(Algorithm):
+class Ringmaster(CompressingServer):
     """Ringmaster ASGD: asynchronous SGD that discards every gradient of staleness R or more.
 
     w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above
@@ -34,17 +35,20 @@ class Ringmaster(Algorithm):
     cancel: bool = False
 
     def worker(self, node: Node) -> Role:
-        sent = Outgoing()
+        sent, encoder = Outgoing(), self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
             work, newer = node.compute(weights), node.receive()
             yield work | newer
+            if encoder.seconds and not newer.fired:
+                newer = yield from code_or_receive(node, encoder)
             newer = yield from sent.wait_or_receive(node, newer)
             if newer.fired:  # its gradient is too stale now
                 work.cancel()
             else:
-                message = node.send(SERVER, work.gradient)
+                gradient = encoder.encode_gradient(work.value)
+                message = node.send(SERVER, gradient, size=encoder.size)
                 if self.cancel:  # what it receives next may be no answer
                     sent.add([message])
                 yield (newer := node.receive())
@@ -53,17 +57,18 @@ class Ringmaster(Algorithm):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         read: dict[int, int] = {}  # the version that a worker was sent last
+        answers = self.answers(node)
+        send = answers.send
         while True:
             worker, gradient = yield node.receive()
             readers = [worker]
-            if gradient is not None and gradient.staleness >= self.threshold:
+            if gradient is None:
+                answers.forget(worker)
+            elif gradient.staleness >= self.threshold:
                 gradient.drop()
-                # it was sent newer weights already
                 if self.cancel:
-                    readers = []
-                else:
-                    readers = [worker]
-            elif gradient is not None:
+                    readers = []  # it was sent newer weights already
+            else:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(weights, [gradient])
@@ -76,4 +81,4 @@ class Ringmaster(Algorithm):
                     readers += [other for other in late if other != worker]
             for reader in readers:
                 read[reader] = node.version
-                node.send(reader, node.weights)
+                send(reader, node.weights)

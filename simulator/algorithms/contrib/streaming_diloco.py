@@ -7,6 +7,7 @@ from typing import Annotated
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import OuterOptimizer
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -25,7 +26,7 @@ DUE, MERGED = "due", "merged"
 
 
 @dataclass(frozen=True)
-class StreamingDiLoCo(OuterOptimizer, Reducing):
+class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
     """Streaming DiLoCo: every H / F steps one of F fragments is averaged, while nodes compute on.
 
     After each (H / F)-th step the nodes sum the next fragment p of their models x_i by a
@@ -40,8 +41,8 @@ class StreamingDiLoCo(OuterOptimizer, Reducing):
     nodes with t_c seconds a mini-batch and T_f seconds a collective of one fragment, H steps take
     H t_c + F max(0, T_f - overlap t_c), as long as each fragment is merged before the next is due.
 
-    The fragments are equal parts of the parameters, side by side. Messages have 32 bits a
-    parameter.
+    The fragments are equal parts of the parameters, side by side. With `compress` a node sends
+    C(x_i^p - X^p), with a memory for each fragment, and codes it while it computes on.
 
     Source: Douillard et al. (2025), arXiv 2501.18512, algorithm 2.
 
@@ -73,6 +74,9 @@ class StreamingDiLoCo(OuterOptimizer, Reducing):
         if self.on_crash != "stall":
             expected = "stall: fragments of different ages cannot begin anew together"
             raise InvalidSettingError("StreamingDiLoCo", "on_crash", expected, self.on_crash)
+        if self.keep and self.compress is not None and self.compress.feedback == "ef":
+            expected = "0 beside compress with ef: a memory would have again what a node keeps"
+            raise InvalidSettingError("StreamingDiLoCo", "keep", expected, self.keep)
 
     @property
     def period(self) -> int:
@@ -114,17 +118,23 @@ class StreamingDiLoCo(OuterOptimizer, Reducing):
     def exchange(self, node: Node) -> Role:
         """Average fragments in turn, and make the outer steps."""
         whole = self.collective_of(node.group_size)
-        states = []
+        states, encoders = [], []
         for fragment in range(self.fragments):
-            states.append(self.outer().init(node.weights[:, self.columns(node, fragment)]))
+            part = node.weights[:, self.columns(node, fragment)]
+            states.append(self.outer().init(part))
+            encoders.append(self.encoder(node, part.shape[1]))
         while True:
             _, (turn, model, gradients) = yield node.receive(tag=DUE)
             fragment = turn % self.fragments
             columns = self.columns(node, fragment)
-            collective = whole.of_bucket(columns, 1 / self.fragments)
-            part, params = known(model[:, columns] / len(node.members)), model.shape[1]
-            total = yield from collective.reduce(node, part, params, turn)
-            anchor = node.weights[:, columns]
+            encoder = encoders[fragment]
+            collective = whole.of_bucket(columns, encoder.size / self.fragments)
+            anchor, own = node.weights[:, columns], model[:, columns]
+            if self.compress is not None:
+                yield node.after(encoder.seconds)  # the node computes meanwhile
+                own = anchor + encoder.encode_change(own - anchor, gradients[-1])
+            share = known(own / len(node.members))
+            total = yield from collective.reduce(node, share, model.shape[1], turn)
             new, states[fragment] = self.next_weights(anchor, total.value, states[fragment])
             node.apply(with_columns(node.weights, columns, new), gradients)
             node.put((fragment, new), tag=MERGED)

@@ -198,7 +198,11 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
     "gradients in the background": (AsyncPS(Rule()), "in the background", {"ensemble": 2}),
     "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
-    "compressed": (AsyncPS(Rule(), compress=Compress("top_k", keep=0.4)), "quadratic", {}),
+    "compressed": (
+        ALGORITHMS["k_batch_sync"](Rule(), gradients=2, compress=Compress("top_k", keep=0.4)),
+        "quadratic",
+        {},
+    ),
     "rounded": (
         SyncPS(Rule(), compress=Compress("qsgd", levels=4, feedback="none")),
         "quadratic",
