@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from laggard.memory import new_tensor
 from laggard.models.backends.autograd import Autograd, Loss
 from laggard.models.backends.background import BackgroundGradients
 from laggard.models.backends.batched import exact_arithmetic
@@ -79,7 +80,7 @@ class Threads:
     def gradients(
         self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
     ) -> tuple[Tensor, Tensor]:
-        gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
+        gradients, losses = new_tensor(weights.shape, weights), weights.new_empty(len(weights))
 
         def by_autograd(row: int) -> None:
             samples = index[row]
@@ -102,7 +103,7 @@ class Threads:
         """
         if self._threads == 1 or x is not tensor_of(x):
             return None
-        gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
+        gradients, losses = new_tensor(weights.shape, weights), weights.new_empty(len(weights))
         job = self._network.differentiate(weights, x, y, index, gradients, losses)
         if job is None:
             return None

@@ -56,6 +56,7 @@ class AsyncPS(CompressingServer, Sharded):
             weights = yield from servers.read()
             gradient = yield node.compute(weights)
             servers.push(gradient)
+            del gradient  # as in `read_compute_push`
 
     def server(self, node: Node) -> Role:
         state, gathered = node.state or self.rule.init(node.weights), list[GradientPromise]()

@@ -181,6 +181,7 @@ def read_compute_push(node: Node) -> Role:
         _, weights = yield node.receive()
         gradient = yield node.compute(weights)
         node.send(SERVER, gradient)
+        del gradient  # else its value and its weights stay until the next one is computed
 
 
 def push_compressed(node: Node, encoder: Whole) -> Role:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from laggard.memory import new_tensor
 from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, WHOLE, Gradient, GradientPiece
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model, Piece, Stamp
@@ -186,7 +187,8 @@ class GradientPool:
         if len(weights) == 1:
             stacked = weights[0].unsqueeze(0)  # no copy: an ensemble can be large
         else:
-            stacked = torch.stack(weights)
+            shape = (len(weights), *weights[0].shape)
+            stacked = torch.stack(weights, out=new_tensor(shape, weights[0]))
         batches = [gradient.batch for gradient in gradients]
         call = None
         if others:

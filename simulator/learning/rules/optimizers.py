@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from laggard.memory import add, multiply
 from laggard.simulator.errors import Settings
 from laggard.simulator.learning.rules.scalars import (
     Decay,
@@ -59,9 +60,9 @@ class SGD(Settings):
         self, gradient: "Tensor", state: "Tensor | None", weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Tensor | None]":
         if state is None:
-            return gradient * -cast(lr, weights), None
-        velocity = cast(self.momentum, weights) * state + gradient
-        return velocity * -cast(lr, weights), velocity
+            return multiply(gradient, -cast(lr, weights)), None
+        velocity = add(multiply(state, cast(self.momentum, weights)), gradient)
+        return multiply(velocity, -cast(lr, weights)), velocity
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from laggard.memory import add, multiply
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import evaluate
@@ -159,8 +160,8 @@ class Rule(Settings):
         updates = state.progress.updates + 1
         progress = Progress(updates, state.progress.epochs + state.replicas * epochs)
         if not isinstance(scale, NUMBER) or scale != 1:
-            change = change * cast(scale, change)
-        return weights + change, state._replace(optimizer=optimizer, progress=progress)
+            change = multiply(change, cast(scale, change))
+        return add(weights, change), state._replace(optimizer=optimizer, progress=progress)
 
     def rate(self, state: RuleState) -> Scalar:
         """The learning rate of the next step, lr * s(progress).

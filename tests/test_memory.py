@@ -1,0 +1,59 @@
+"""Memory of large tensors: what an ensemble needs at its peak."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from laggard.memory import MIN_LARGE, add, multiply
+
+ENSEMBLE = """
+import torch
+from laggard.models import Logistic, Supervised, synthetic
+from laggard.simulator import ALGORITHMS, Cluster, Evaluate, Rule, Stop, simulate
+from laggard.simulator.timing.distributions import Gamma
+from tests.benchmarks.alternation import peak_memory
+
+workers, members = 16, 64
+task = Supervised(Logistic().build, synthetic(samples=64, features=1100), batch=1, threads=1)
+
+def run(members, updates):
+    rates = torch.linspace(0.001, 0.02, members, dtype=torch.float64).unsqueeze(1)
+    simulate(
+        cluster=Cluster(workers, Gamma(mean=1.0, cv=0.1)),
+        algorithm=ALGORITHMS["async_ps"](Rule(lr=rates)),
+        task=task,
+        ensemble=members,
+        stop=Stop(updates=updates),
+        evaluate=Evaluate(every_updates=10 * updates),
+    )
+
+run(1, 20)
+before = peak_memory()
+run(members, 200)
+print((peak_memory() - before) / (members * task.params * 4), members * task.params)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no peak of memory there")
+def test_peak_of_ensemble_is_two_models_for_each_promise() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", ENSEMBLE], capture_output=True, text=True, check=True
+    )
+    models, entries = map(float, answer.stdout.split())
+    assert entries >= MIN_LARGE
+    assert 16 <= models <= 2 * 32  # weights and gradients of sixteen workers are 32
+
+
+@pytest.mark.parametrize("entries", [MIN_LARGE - 1, MIN_LARGE])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_and_products_are_those_of_torch(entries: int, dtype: torch.dtype) -> None:
+    """Of another type, too, as an optimiser of one's own may return it."""
+    generator = torch.Generator().manual_seed(0)
+    one = torch.randn(1, entries, generator=generator)
+    other = torch.randn(1, entries, generator=generator).to(dtype)
+    for found, expected in ((add(one, other), one + other), (multiply(one, other), one * other)):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+    assert torch.equal(multiply(one, -0.1), one * -0.1)
