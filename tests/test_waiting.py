@@ -193,9 +193,9 @@ def test_losses_are_fetched_rarely(afar):
     )
     assert gradient.progress.updates == 1
     loss = torch.zeros(MEMBERS, device=META)
-    learning._losses = [loss] * (FOLD + 1)
+    learning._losses, learning._moments = [loss] * (FOLD + 1), [(1, 1.0)] * (FOLD + 1)
     learning.applied([], 1, 1.0)
-    learning._losses = [loss] * FOLD_ON_GPU
+    learning._losses, learning._moments = [loss] * FOLD_ON_GPU, [(1, 1.0)] * FOLD_ON_GPU
     with pytest.raises(NotImplementedError):
         learning.applied([], 1, 1.0)  # more than that is fetched, as memory is bounded
 

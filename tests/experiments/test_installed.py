@@ -96,7 +96,7 @@ def test_two_entries_of_one_name_are_reported(install, toy):
         install(name, [("compensation", entry, value)], {"__init__.py": ABSOLUTE})
     with pytest.raises(ConfigError, match=r"one 1\.0 and two 1\.0: name one as one:Absolute or"):
         load(toy(), "learning.compensation=mine")
-    with pytest.warns(UserWarning, match="none is laggard's own, not three:Absolute"):
+    with pytest.warns(UserWarning, match="none is laggard's own; write three:Absolute"):
         assert load(toy()).learning.compensation.name == "none"
 
 

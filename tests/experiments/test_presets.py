@@ -57,7 +57,7 @@ def test_preset_of_a_gpu_has_the_measured_speed(toy, name, images):
         ),
         (
             "sweep={cluster.preset: [10gbe, 25gbe]}",
-            "sweep.cluster.preset: a preset stands for other keys",
+            "sweep.cluster.preset: a preset sets other keys",
         ),
     ],
 )

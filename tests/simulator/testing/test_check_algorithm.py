@@ -234,7 +234,7 @@ BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
     Scribbling: ("deferred = immediate evaluation", "differ"),
     Aliased: ("deferred = immediate evaluation", "`.data`"),
     Unyielding: ("every gradient and message is accounted for", "before it was computed"),
-    Unread: ("staleness counts the updates of a model", "no node's model"),
+    Unread: ("staleness counts the updates of a model", "not a node's model"),
     Remembering: ("the same seed is the same run", "their final weights by"),
     Noisy: ("the same seed is the same run", "`torch.rand`"),
     Reseeding: ("the same seed is the same run", "global random stream"),

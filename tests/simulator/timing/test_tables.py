@@ -211,8 +211,8 @@ def test_column_for_each_worker_is_read(tmp_path, worker, heading):
     ("text", "reason"),
     [
         ("a,b;c,d\n1,2;3,4\n", "commas or semicolons"),
-        ("worker;seconds\n0;1,500\n", "the comma may be either"),
-        ("worker;seconds\n0;1,25\n1;2.5\n", "the comma may be either"),
+        ("worker;seconds\n0;1,500\n", "whose comma may be decimal or"),
+        ("worker;seconds\n0;1,25\n1;2.5\n", "whose comma may be decimal or"),
         ("worker,seconds,seconds\n0,1,2\n", "one column named seconds, got '2"),
         ("0,0.5\n1,0.25\n", "row of names"),
         ("seconds\x00\n1\n", "zero bytes"),
