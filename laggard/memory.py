@@ -55,5 +55,5 @@ def multiply(one: "Tensor", other: "Tensor | float") -> "Tensor":
 
 
 def _is_small(tensor: "Tensor") -> bool:
-    """Whether torch's own memory serves; on a GPU it always does."""
-    return tensor.is_cuda or tensor.numel() < MIN_LARGE
+    """Whether torch's own memory serves; beside a CPU it always does."""
+    return tensor.device.type != "cpu" or tensor.numel() < MIN_LARGE

@@ -54,7 +54,7 @@ def test_readme_has_the_numbers_of_the_answers():
     """The slope, and what the rate and the delay take, as the stored numbers have them."""
     said = " ".join(README.read_text().split())
     slope = QUESTIONS["delay-rate"].decide(read_numbers("delay-rate"))[0].number
-    assert f"slope {interval_text(slope.mean)}" in said
+    assert f"slope is {interval_text(slope.mean)}" in said
     cause = QUESTIONS["delay-cause"].decide(read_numbers("delay-cause"))[0]
     total = cause.unit.split()[1]
     assert f"costs SGD with momentum {total} points" in said

@@ -63,6 +63,16 @@ def _sends_without_waiting(config: "Config") -> bool:
     return network.changes is not None or _limits_bandwidth(network.model_dump())
 
 
+def _takes_signs_back(config: "Config") -> bool:
+    """Whether messages of signs may be dropped and go back into their sender's memory."""
+    algorithm = config.algorithm
+    compress = getattr(algorithm, "compress", None)
+    if compress is None or (compress.name, compress.feedback) != ("sign", "ef"):
+        return False
+    drops_late_messages = hasattr(algorithm, "cancel") or hasattr(algorithm, "local_steps")
+    return drops_late_messages and getattr(algorithm, "wait_for", None) is not None
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -96,4 +106,6 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "sends of collectives": (1, _sends_in_collectives),
     # a worker that awaits no answer waits for its bytes to leave (`outstanding`)
     "sends to servers": (1, _sends_without_waiting),
+    # e + C(p) for p, which differs in the last bits (`Encoder._take_back`)
+    "dropped signs": (1, _takes_signs_back),
 }

@@ -168,7 +168,7 @@ def play(
         plan = plans[entrant.name]
         tell(f"{entrant.name}: {plan.settings} settings, {len(plan.seeds)} choosing seeds")
         try:
-            choices[entrant.name] = run_trials(entrant, plan, end.time, simulate)
+            choices[entrant.name] = run_trials(entrant, plan, end.time, setting.held_out, simulate)
         except (ConfigError, SweepError) as error:
             if entrant.name in COMPULSORY:
                 raise

@@ -12,7 +12,7 @@ from typing import Any
 
 from laggard.experiments.config.cluster import PRESETS
 from laggard.experiments.config.config import Config, parse
-from laggard.experiments.config.document import EXAMPLE, examples, find_config
+from laggard.experiments.config.document import EXAMPLE, examples, find_config, put
 from laggard.experiments.config.errors import ConfigError, unknown_key, unknown_name
 from laggard.experiments.config.load import SCALES, read_with_base
 from laggard.experiments.config.plugins import look_in
@@ -23,6 +23,8 @@ DEFAULT_RANGES = {"learning.lr": {"log_uniform": [0.001, 1.0]}}
 """The ranges of a task whose file has none."""
 MOST_SETTINGS_TRIED = 25
 """Settings that an entrant tries at most, unless the task's search has another number of runs."""
+HELD_OUT = 0.2
+"""The share of a training set that is held out in the trials, if the task says no other."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class LeagueSetting:
         base: the keys of a config that all entrants share, `stop` as in the task's file.
         ranges: the ranges of rates and other numbers of the rule, as in `sweep.search`.
         settings: the number of settings that an entrant tries at most.
+        held_out: the share of the training set on which trials are measured, and from which they do
+            not learn; 0 if there is no training set, or if it does not bear that.
         cluster_file, task_file: the names of the files in errors.
         ignored: keys of the cluster's file that do not count.
     """
@@ -40,6 +44,7 @@ class LeagueSetting:
     base: Mapping[str, Any]
     ranges: Mapping[str, Any]
     settings: int
+    held_out: float
     cluster_file: str
     task_file: str
     ignored: Sequence[str] = ()
@@ -73,7 +78,22 @@ def read_setting(cluster: str, task: str) -> LeagueSetting:
     except ConfigError as error:
         where = cluster if error.key.startswith("cluster") else task
         raise error.relocate(where=where) from None
-    return LeagueSetting(base, ranges, settings, cluster, task, ignored)
+    return LeagueSetting(base, ranges, settings, _find_held_out(base), cluster, task, ignored)
+
+
+def _find_held_out(base: Mapping[str, Any]) -> float:
+    """The share that trials hold out: the task's own, or `HELD_OUT` where the rest is enough."""
+    own = getattr(parse(base).task, "validation", None)
+    if own is None:
+        return 0.0
+    if own:
+        return float(own)
+    config = parse(put(base, "task.validation", HELD_OUT))
+    try:
+        config.task.fits(config.cluster.workers, config.device, config.backend)
+    except ConfigError:  # such as a mini-batch of the whole set, or a table of shards
+        return 0.0
+    return HELD_OUT
 
 
 def _read_cluster(name: str) -> tuple[Mapping[str, Any], Sequence[str]]:

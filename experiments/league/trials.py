@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.config.search import numbered_draws
@@ -28,8 +29,6 @@ CHOOSING_SEEDS = (0, 1, 2)
 FEWEST_SETTINGS = 9
 """Settings below which one choosing seed has to do."""
 FACTOR, RUNGS = 3, 3
-HELD_OUT = 0.2
-"""The share of a training set that is held out in the trials, if the task says no other."""
 
 
 class TrialPlan(NamedTuple):
@@ -125,14 +124,20 @@ def _trial_gradients(settings: int, seeds: int, gradients: Sequence[int]) -> int
     return cost
 
 
-def run_trials(entrant: Entrant, plan: TrialPlan, limit: float, simulate: Simulate) -> Chosen:
+def run_trials(
+    entrant: Entrant, plan: TrialPlan, limit: float, held_out: float, simulate: Simulate
+) -> Chosen:
     """Run the trials of an entrant.
+
+    Args:
+        limit: the time limit (s).
+        held_out: the share of the training set on which settings are compared; 0 for the test set.
 
     Raises:
         SweepError: a run failed.
         ConfigError: the trials computed more gradients than planned.
     """
-    config = trials_config(entrant, plan, limit)
+    config = trials_config(entrant, plan, limit, held_out)
     gradients = 0
     last: Rung | None = None
     for rung in halve(config, lambda part: simulate(part, runs(part))):
@@ -148,19 +153,19 @@ def run_trials(entrant: Entrant, plan: TrialPlan, limit: float, simulate: Simula
     return Chosen(plan, draws[last.best[0]], gradients)
 
 
-def trials_config(entrant: Entrant, plan: TrialPlan, limit: float) -> Config:
+def trials_config(entrant: Entrant, plan: TrialPlan, limit: float, held_out: float) -> Config:
     """The config of the trials: a search with rungs of growing time."""
     halving = {"key": "stop.time", "from": _times(limit)[0], "to": limit, "factor": FACTOR}
     search = {**entrant.ranges, "runs": plan.settings, "halving": {**halving, "by": "test_loss"}}
-    document: dict[str, Any] = {
+    document: Mapping[str, Any] = {
         **_document(entrant),
         "name": folder_name(entrant.name),
         "stop": {"time": limit},
         "evaluate": {"every_seconds": limit},
         "sweep": {"search": search, "learning.seed": list(plan.seeds)},
     }
-    if hasattr(entrant.config.task, "validation") and not entrant.config.task.validation:
-        document["task"] = {**document.get("task", {}), "validation": HELD_OUT}
+    if held_out:
+        document = put(document, "task.validation", held_out)
     return fill_swept_keys(document)
 
 

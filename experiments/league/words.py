@@ -7,7 +7,7 @@ from typing import Any
 import laggard
 from laggard.experiments.league.entrants import ALL_REDUCE, COMPULSORY, DottedKeys, size_of_messages
 from laggard.experiments.league.play import AS_GIVEN, EXTENT, SLOW, EntrantRow, League
-from laggard.experiments.league.trials import CHOOSING_SEEDS, HELD_OUT, TrialPlan
+from laggard.experiments.league.trials import CHOOSING_SEEDS, TrialPlan
 from laggard.experiments.results.formats import format_setting
 from laggard.experiments.results.statistics import median_interval
 from laggard.experiments.theory.published import nearest_measured
@@ -181,6 +181,11 @@ def rules(league: League) -> list[str]:
     choosing = ", ".join(map(str, CHOOSING_SEEDS))
     first, last = league.seeds[0], league.seeds[-1]
     opponents = " and ".join(COMPULSORY)
+    compared = "the test loss"
+    test_set = "the test set is the same"
+    if league.setting.held_out:
+        compared = f"the loss on {league.setting.held_out:.0%} of the training set, held out,"
+        test_set = "no choice has seen the test set"
     return [
         f"Times are medians of seeds {first} to {last} with their 95 % interval (order statistics). "
         f"A seed that has not reached the target after {EXTENT * league.limit:.4g} s is a miss, "
@@ -190,11 +195,10 @@ def rules(league: League) -> list[str]:
         f"The target was fixed before these seeds ran: what overlapped {ALL_REDUCE} reaches at its "
         f"best rate within the time limit of {league.limit:.4g} s, less a margin of 0.2 points of "
         "accuracy, or 1 % of the loss.",
-        f"Seeds {choosing} chose rates and other settings, by the loss at the time limit, of a "
-        f"training set on the {HELD_OUT:.0%} that were held out, in at most "
-        f"{league.budget:,.0f} computed gradients a method, with successive halving at "
+        f"Seeds {choosing} chose rates and other settings, by {compared} at the time limit, in at "
+        f"most {league.budget:,.0f} computed gradients a method, with successive halving at "
         "equal virtual time. Where that pays for fewer than nine settings on all of these seeds, seed "
-        f"{CHOOSING_SEEDS[0]} chose alone. They report nothing, and no choice has seen the test set.",
+        f"{CHOOSING_SEEDS[0]} chose alone. They report nothing; {test_set}.",
         f"{opponents} compete in buckets that overlap the backward pass, where that is faster and "
         "the cluster allows it; collective, buckets and shards are the fastest by the clock. "
         "Servers stand on the workers' machines.",

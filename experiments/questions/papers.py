@@ -252,7 +252,7 @@ PAPERS = (
         "implicit-momentum",
         momentum_by_workers,
         plane("momentum", "workers"),
-        "Momentum that fits the mean path on a quadratic. Grey: the paper's formula.",
+        "Momentum fitted to a trajectory on a quadratic. Grey: the paper's formula.",
         {"1 - 1 / P": {workers: 1 - 1 / workers for workers in (2, 4, 8)}},
     ),
     Paper(

@@ -70,6 +70,23 @@ def test_average_of_uneven_shards_has_new_id(tmp_path, monkeypatch, partition, w
 
 
 @pytest.mark.parametrize(
+    ("method", "compress", "changed"),
+    [
+        ("name: k_sync, wait_for: 1", "name: sign", True),
+        ("name: local_sgd, wait_for: 1, average: updates", "name: sign", True),
+        ("name: k_sync", "name: sign", False),
+        ("name: k_sync, wait_for: 1", "name: top_k, keep: 0.1", False),
+        ("name: k_sync, wait_for: 1", "name: sign, feedback: ef21", False),
+        ("name: k_async, wait_for: 1", "name: sign", False),
+    ],
+)
+def test_run_that_drops_signs_has_new_id(tmp_path, monkeypatch, method, compress, changed):
+    override = f"algorithm={{{method}, compress: {{{compress}}}}}"
+    before, now = digests(tmp_path, monkeypatch, override)
+    assert (before != now) == changed
+
+
+@pytest.mark.parametrize(
     "overrides",
     [
         [],

@@ -19,9 +19,8 @@ from laggard.experiments.league.entrants import (
 )
 from laggard.experiments.league.play import AS_GIVEN, SLOW, _find_slow_worker, play, target_runs
 from laggard.experiments.league.scores import paired_differences, rank_entrants
-from laggard.experiments.league.setting import read_setting
+from laggard.experiments.league.setting import HELD_OUT, read_setting
 from laggard.experiments.league.trials import (
-    HELD_OUT,
     BudgetError,
     Chosen,
     TrialPlan,
@@ -238,7 +237,7 @@ def test_choices_never_see_the_test_set(files):
     setting = read_setting(*files(task=task))
     (entrant, *_), _ = find_entrants(setting, ["async_ps"], 0)
     plan = TrialPlan(2, (0, 1, 2), 1000)
-    assert trials_config(entrant, plan, 1.0).task.validation == HELD_OUT
+    assert trials_config(entrant, plan, 1.0, setting.held_out).task.validation == HELD_OUT
     parts = []
 
     def simulate(config, planned):
@@ -246,6 +245,21 @@ def test_choices_never_see_the_test_set(files):
 
     target_runs(entrant, Chosen(plan, {"learning.lr": 0.1}, 0), 1.0, simulate)
     assert parts == [0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "share"),
+    [
+        ("model: logistic, dataset: digits", HELD_OUT),
+        ("model: logistic, dataset: digits, validation: 0.5", 0.5),
+        ("model: logistic, dataset: digits, batch: 1500", 0),
+        ("model: tridiagonal", 0),
+    ],
+)
+def test_trials_hold_out_what_the_task_bears(files, keys, share):
+    """A mini-batch of the whole training set leaves none."""
+    task = f"task: {{{keys}}}\nstop: {{updates: 3}}\n"
+    assert read_setting(*files(task=task)).held_out == share
 
 
 def test_seeds_that_choose_never_report(smoke):
