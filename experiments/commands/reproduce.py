@@ -136,13 +136,20 @@ def _known(question: "Question", args: Namespace) -> "pd.DataFrame":
 def _print_missing(chosen: "list[Question]", args: Namespace) -> int:
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.tuning import tuning_config
+    from laggard.experiments.league.entrants import COMPULSORY
     from laggard.experiments.questions.collecting import missing_runs, study_config
+    from laggard.experiments.questions.question import LeagueStudy
     from laggard.experiments.running.estimate import plan
 
     total = 0.0
     for question in chosen:
         known = _known(question, args)
-        for name in question.studies:
+        for name, study in question.studies.items():
+            if isinstance(study, LeagueStudy):
+                if name not in set(known["study"]):
+                    entrants = len(study.methods) + len(COMPULSORY)
+                    print(f"{question.name}  {name}: a league of {entrants} methods, about an hour")
+                continue
             config = study_config(question, name, args.scale, args.overrides)
             choosing = tuning_config(config) if config.tune else config
             missing = missing_runs(known, name, runs(choosing))

@@ -124,6 +124,7 @@ def play(
     budget: float = 25,
     seeds: int = 12,
     tell: Callable[[str], None] = lambda _: None,
+    only_as_given: bool = False,
 ) -> League:
     """Play a league.
 
@@ -134,6 +135,7 @@ def play(
             the time limit.
         seeds: the number of seeds that report.
         tell: called with each line of progress.
+        only_as_given: whether no run reports with one worker slower.
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
@@ -178,6 +180,8 @@ def play(
     tell(f"target: {measure.replace('_', ' ')} {target:.4g}; {len(playing)} methods report")
     slow_worker = _find_slow_worker(opponent.config)
     conditions = _cluster_conditions(setting, slow_worker)
+    if only_as_given:
+        del conditions[SLOW]
     report = _report_config(
         setting, conditions, playing, choices, end.time, reporting, measure, target
     )

@@ -14,7 +14,7 @@ from laggard.experiments.config.cluster import PRESETS
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.document import EXAMPLE, examples, find_config, put
 from laggard.experiments.config.errors import ConfigError, unknown_key, unknown_name
-from laggard.experiments.config.load import SCALES, read_with_base
+from laggard.experiments.config.load import SCALES, apply_overrides, apply_scale, read_with_base
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.search import SearchPart, numbered_draws
 
@@ -50,18 +50,25 @@ class LeagueSetting:
     ignored: Sequence[str] = ()
 
 
-def read_setting(cluster: str, task: str) -> LeagueSetting:
+def read_setting(
+    cluster: str, task: str, scale: str | None = None, overrides: Sequence[str] = ()
+) -> LeagueSetting:
     """The setting of a league.
 
     Args:
         cluster: a file with a `cluster`, an example, or the name of a preset.
         task: a config, or the name of an example in `league/`.
+        scale: the name of one of the `scales` of the task's file.
+        overrides: changes of the cluster and of the task, as `task.dataset=fashion_mnist`.
 
     Raises:
         ConfigError: one of them is missing or invalid.
     """
     machines, ignored = _read_cluster(cluster)
     lesson = _read_keys(_find_task(task))
+    lesson = apply_scale(lesson, lesson.pop(SCALES, None), scale)
+    lesson = dict(apply_overrides({**lesson, "cluster": machines}, overrides))
+    machines = lesson.pop("cluster")
     sweep = lesson.get("sweep") or {}
     others = [axis for axis in sweep if axis != "search"]
     if others:
@@ -103,6 +110,7 @@ def _read_cluster(name: str) -> tuple[Mapping[str, Any], Sequence[str]]:
             raise ConfigError("", problem, name)
         return {"preset": name}, []
     document = _read_keys(find_config(name))
+    document.pop(SCALES, None)
     if "cluster" not in document:
         got = ", ".join(document) or "nothing"
         raise ConfigError("cluster", f"missing: expected the machines, got {got}", name)
@@ -126,11 +134,10 @@ def _is_name(text: str) -> bool:
 
 
 def _read_keys(file: Path) -> dict[str, Any]:
-    """The document of a config, all of whose keys are known."""
+    """The document of a config, all of whose keys are known, with its scales."""
     look_in(Path.cwd(), file.resolve().parent)
     document = dict(read_with_base(file))
-    document.pop(SCALES, None)
     for key in document:
-        if key not in Config.model_fields:
+        if key != SCALES and key not in Config.model_fields:
             raise unknown_key(key, Config.model_fields).relocate(where=str(file))
     return document

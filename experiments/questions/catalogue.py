@@ -8,6 +8,7 @@ from laggard.experiments.questions import (
     compensation,
     delay,
     gossip,
+    leagues,
     quadratics,
     schedules,
     staleness_rates,
@@ -23,6 +24,7 @@ TOPICS = (
     gossip.QUESTIONS,
     waiting.QUESTIONS,
     quadratics.QUESTIONS,
+    leagues.QUESTIONS,
 )
 QUESTIONS = {question.name: question for question in chain(*TOPICS)}
 

@@ -16,10 +16,11 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.load import load
 from laggard.experiments.config.tuning import reporting_runs, tune_of, tuning_config
-from laggard.experiments.questions.measures import settings_names, take, targets_of
+from laggard.experiments.questions.leagues import play_study
+from laggard.experiments.questions.measures import settings_names, take, targets_of, task_of
 from laggard.experiments.questions.numbers import REPORT, TUNE
 from laggard.experiments.questions.probes import run_probe
-from laggard.experiments.questions.question import Question, Study
+from laggard.experiments.questions.question import LeagueStudy, Question, Study
 from laggard.experiments.questions.store import normalise, setting_columns
 from laggard.experiments.results.selection import best_settings
 from laggard.experiments.running.sweep import sweep
@@ -41,6 +42,7 @@ def study_config(
             study cannot be run.
     """
     study = question.studies[name]
+    assert isinstance(study, Study)
     path = f"example:studies/{study.config}"
     config = load(path, scale=scale)
     if not config.task.learns:
@@ -78,20 +80,45 @@ def collect(
         ConfigError: a study cannot be run.
         SweepError: runs failed.
     """
-    add = partial(_add_missing, out=Path(out), jobs=jobs)
     for name, study in question.studies.items():
-        config = study_config(question, name, scale, overrides)
-        targets = targets_of(config)
-        if config.tune is None:
-            known = add(known, study, name, REPORT, config, runs(config), targets)
-            continue
-        tuning = tuning_config(config)
-        known = add(known, study, name, TUNE, tuning, runs(tuning), targets)
-        is_tuned = (known["study"] == name) & (known["role"] == TUNE)
-        chosen = choose_by_numbers(config, known[is_tuned])
-        planned = [run.spec for run in reporting_runs(config, chosen)]
-        known = add(known, study, name, REPORT, config, planned, targets)
+        if isinstance(study, LeagueStudy):
+            known = _add_league(known, study, name, scale, overrides, Path(out), jobs)
+        else:
+            config = study_config(question, name, scale, overrides)
+            known = _add_sweep(known, study, name, config, Path(out), jobs)
     return known
+
+
+def _add_sweep(
+    known: pd.DataFrame, study: Study, name: str, config: Config, out: Path, jobs: int | None
+) -> pd.DataFrame:
+    """`known` with the numbers of a study's runs: of those that choose, then of those that report."""
+    add = partial(_add_missing, out=out, jobs=jobs)
+    targets = targets_of(config)
+    if config.tune is None:
+        return add(known, study, name, REPORT, config, runs(config), targets)
+    tuning = tuning_config(config)
+    known = add(known, study, name, TUNE, tuning, runs(tuning), targets)
+    is_tuned = (known["study"] == name) & (known["role"] == TUNE)
+    chosen = choose_by_numbers(config, known[is_tuned])
+    planned = [run.spec for run in reporting_runs(config, chosen)]
+    return add(known, study, name, REPORT, config, planned, targets)
+
+
+def _add_league(
+    known: pd.DataFrame,
+    study: LeagueStudy,
+    name: str,
+    scale: str | None,
+    overrides: Sequence[str],
+    out: Path,
+    jobs: int | None,
+) -> pd.DataFrame:
+    """`known` with the numbers of a league, which is played if it has none."""
+    if name in set(known["study"]):
+        return known
+    rows = play_study(study, scale, overrides, out / f"league-{name}", jobs)
+    return normalise(pd.concat([known, rows.assign(study=name)], ignore_index=True))
 
 
 def missing_runs(known: pd.DataFrame, name: str, planned: Sequence[RunSpec]) -> list[RunSpec]:
@@ -120,18 +147,10 @@ def _add_missing(
     else:
         results = sweep(config, out, jobs=jobs, planned=missing)
         rows = take(results, study.measures, targets)
-    rows = rows.assign(study=name, role=role, **_task_of(config))
+    rows = rows.assign(study=name, role=role, **task_of(config))
     table = normalise(pd.concat([known, rows], ignore_index=True))
     place = ["study", "role", *setting_columns(table), "seed", "measure"]
     return table.drop_duplicates(place, keep="last", ignore_index=True)
-
-
-def _task_of(config: Config) -> dict[str, str]:
-    dataset = getattr(config.task, "dataset", None)
-    name = ""
-    if dataset is not None:
-        name = str(getattr(dataset, "name", dataset))
-    return {"dataset": name, "model": str(config.task.model)}
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:

@@ -78,6 +78,15 @@ def settings_names(keys: Sequence[str]) -> dict[str, str]:
     return names
 
 
+def task_of(config: Config) -> dict[str, str]:
+    """The columns of a table of numbers that name what was learnt."""
+    dataset = getattr(config.task, "dataset", None)
+    name = ""
+    if dataset is not None:
+        name = str(getattr(dataset, "name", dataset))
+    return {"dataset": name, "model": str(config.task.model)}
+
+
 def _measure_tables(
     results: Results, measure: str, targets: Sequence[float]
 ) -> Iterator[tuple[str, "pd.DataFrame"]]:

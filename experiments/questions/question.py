@@ -2,7 +2,7 @@
 decides.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +30,26 @@ class Study:
     config: str
     measures: tuple[str, ...] = ()
     probe: str = ""
+
+
+@dataclass(frozen=True)
+class LeagueStudy:
+    """A league, in which each method chooses its own settings within one budget of gradients.
+
+    Attributes:
+        cluster: the name of a file in `configs/clusters`.
+        task: the name of a file in `configs/league`.
+        methods: the methods that play beside the compulsory opponents.
+        overrides: changes of the cluster and of the task, as `key=value`.
+        budget, seeds: the options of `laggard league`.
+    """
+
+    cluster: str
+    task: str
+    methods: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
+    budget: float = 25
+    seeds: int = 12
 
 
 @dataclass(frozen=True)
@@ -124,14 +144,17 @@ class Question:
         fixed: keys that no override may set, each with the reason, as the number of workers where
             delays are constant.
         drawing: the figure of the question.
+        tabulate: a function from the table of numbers to the rows of a table on the first page, the
+            first of which is its heading.
     """
 
     name: str
     asks: str
-    topic: Literal["delay", "compensation", "networks", "waiting", "quadratic"]
+    topic: Literal["delay", "compensation", "networks", "waiting", "quadratic", "methods"]
     setting: str
     papers: tuple[str, ...]
-    studies: Mapping[str, Study]
+    studies: Mapping[str, Study | LeagueStudy]
     decide: "Callable[[pd.DataFrame], list[Answer]]"
     fixed: Mapping[str, str] = field(default_factory=dict)
     drawing: Picture | None = None
+    tabulate: "Callable[[pd.DataFrame], Iterable[list[str]]] | None" = None

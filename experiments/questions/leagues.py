@@ -1,0 +1,303 @@
+"""Leagues of methods: which is the first to a target on a cluster, and where data differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.league.entrants import ALL_REDUCE, names_of_methods
+from laggard.experiments.league.play import League, play
+from laggard.experiments.league.scores import rank_entrants
+from laggard.experiments.league.setting import LeagueSetting, read_setting
+from laggard.experiments.questions.measures import take, task_of
+from laggard.experiments.questions.numbers import REPORT, by_seed, reported, times_as_large
+from laggard.experiments.questions.presentation import interval_text
+from laggard.experiments.questions.question import Answer, LeagueStudy, Question
+from laggard.experiments.questions.words import SeedEstimate, estimate
+from laggard.experiments.results.results import Results
+from laggard.experiments.running.sweep import sweep
+
+TIME, ACCURACY, AT_SAMPLES = "time_to", "accuracy", "accuracy_at_samples"
+"""Seconds to the target; the accuracy at the end of a run, half as long again as the time limit; and
+after as many samples as the overlapped all-reduce learns from within the time limit.
+"""
+SMOKE, SMOKE_BUDGET, SMOKE_METHODS = "smoke", 4, 1
+MethodTimes = Mapping[str, pd.Series]
+"""Seconds to the target of each seed, by method."""
+
+
+def play_study(
+    study: LeagueStudy, scale: str | None, overrides: Sequence[str], out: Path, jobs: int | None
+) -> pd.DataFrame:
+    """Play the league of a study: its rows, a row for each method, seed and measure.
+
+    At the scale `smoke` it has one method beside the opponents, and a small budget.
+
+    Raises:
+        ConfigError: an override does not fit the cluster or the task.
+        SweepError: runs failed.
+    """
+    setting = setting_of(study, scale, overrides)
+    methods: Sequence[str] = study.methods
+    budget: float = study.budget
+    if scale == SMOKE:
+        methods, budget = methods[:SMOKE_METHODS], SMOKE_BUDGET
+
+    def simulate(config: Config, planned: Sequence[RunSpec]) -> Results:
+        return sweep(config, out, jobs=jobs, planned=planned)
+
+    names = names_of_methods(methods, [])
+    league = play(setting, names, simulate, budget, study.seeds, only_as_given=True)
+    return _rows_of(league)
+
+
+def setting_of(study: LeagueStudy, scale: str | None, overrides: Sequence[str]) -> LeagueSetting:
+    """The cluster and the task of a study.
+
+    Raises:
+        ConfigError: an override does not fit them.
+    """
+    for change in overrides:
+        key = change.partition("=")[0]
+        if key.startswith("learning."):
+            raise ConfigError(key, "cannot be set: each method of the league chooses its own")
+    cluster = f"example:clusters/{study.cluster}"
+    return read_setting(cluster, study.task, scale, [*study.overrides, *overrides])
+
+
+def _rows_of(league: League) -> pd.DataFrame:
+    """The numbers of the runs that report, with the target of the league and its time limit."""
+    measured = take(league.results, (TIME, ACCURACY), [league.target])
+    numbers = pd.concat([measured, _accuracies_at(league)], ignore_index=True)
+    waits = numbers["measure"].str.startswith(f"{TIME}_")
+    numbers["measure"] = numbers["measure"].mask(waits, TIME)
+    numbers = numbers.drop(columns="condition")
+    own = {"target": round(league.target, 5), "limit": round(league.limit, 3)}
+    return numbers.assign(role=REPORT, **own, **task_of(league.report))
+
+
+def _accuracies_at(league: League) -> pd.DataFrame:
+    """The accuracy of each run at its first evaluation after as many samples as the overlapped
+    all-reduce learns from within the time limit; infinite where the run has fewer.
+    """
+    base = league.setting.base
+    workers, batch = league.report.cluster.workers, league.report.task.batch
+    samples = base["stop"]["updates"] * workers * batch
+    rows = take(league.results, (ACCURACY,))
+    metrics = league.results.metrics
+    enough = metrics[metrics["samples"] >= samples]
+    first = enough.drop_duplicates("run").set_index("run")["test_accuracy"]
+    ids = dict(
+        zip(league.results.names, (of.manifest["run"] for of in league.results), strict=True)
+    )
+    by_id = {ids[str(name)]: value for name, value in first.items()}
+    found = rows["run"].map(by_id).astype(float)
+    values = found.fillna(np.inf).mask(rows["lost"])
+    return rows.assign(measure=AT_SAMPLES, value=values)
+
+
+# --- which method is first
+
+
+def decide_first_method(table: pd.DataFrame) -> list[Answer]:
+    """On each cluster the methods on the first place, and the overlapped all-reduce's time over
+    that of the soonest.
+    """
+    return [_first_on(table, name) for name in CLUSTERS if name in set(table["study"])]
+
+
+def _first_on(table: pd.DataFrame, study: str) -> Answer:
+    times, seen = _times(table, study)
+    places = rank_entrants(times)
+    first, *_ = places
+    sharing = [name for name, place in places.items() if place == 1 and name != first]
+    number = times_as_large(times[ALL_REDUCE], times[first])
+    says = first
+    if first == ALL_REDUCE:
+        says = "overlapped all-reduce"
+    if sharing:
+        says = f"{says}, which shares the first place with {' and '.join(sharing)}"
+    return Answer(
+        asks=f"Which of {len(places)} methods is the first on a cluster {CLUSTERS[study]}?",
+        says=says,
+        number=number,
+        unit=f"times overlapped all-reduce's speed to {_target_text(table, study)}",
+        seen=seen,
+        wants=0.2 * number.value,
+        beside={f"seconds of {name}": estimate(values) for name, values in times.items()},
+    )
+
+
+def _times(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bool]:
+    """The seconds to the target by method, and whether the seeds had been seen before."""
+    rows, seen = reported(table, study)
+    return {name: by_seed(rows, TIME, method=name) for name in _methods(rows)}, seen
+
+
+def _methods(rows: pd.DataFrame) -> list[str]:
+    return sorted(rows["method"].unique())
+
+
+def _target_text(table: pd.DataFrame, study: str) -> str:
+    target = table.loc[table["study"] == study, "target"].iloc[0]
+    return f"{100 * target:.1f} %"
+
+
+def tabulate_times(table: pd.DataFrame) -> Iterator[list[str]]:
+    """A heading, and a row a method: its median seconds on each cluster, the first places bold."""
+    studies = [name for name in CLUSTERS if name in set(table["study"])]
+    yield ["seconds to the target", *(CLUSTERS[name] for name in studies)]
+    yield ["*target*", *(_target_text(table, name) for name in studies)]
+    times = {name: _times(table, name)[0] for name in studies}
+    places = {name: rank_entrants(times[name]) for name in studies}
+    for method in _methods(table):
+        cells = []
+        for name in studies:
+            seconds = estimate(times[name].get(method, pd.Series(dtype=float)))
+            cells.append(_cell(seconds, places[name].get(method) == 1))
+        yield [method, *cells]
+
+
+def _cell(number: SeedEstimate, bold: bool) -> str:
+    """The median with its interval and the misses; a dash for a method that did not enter."""
+    if number.seeds == 0:
+        return "–"
+    middle = number.median
+    if middle is None or not np.isfinite(middle.value):
+        return f"miss ({number.missing} of {number.seeds})"
+    text = interval_text(middle)
+    if bold:
+        text = f"**{text}**"
+    if number.missing:
+        text = f"{text}, {number.missing} miss"
+    return text
+
+
+# --- where data differ
+
+
+def decide_unequal_data(table: pd.DataFrame) -> list[Answer]:
+    """For each mixture of labels the most accurate method at equal time, and its lead over the
+    server that waits for all.
+    """
+    return [_most_accurate(table, name) for name in MIXTURES if name in set(table["study"])]
+
+
+def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
+    rows, seen = reported(table, study)
+    accuracy = {name: by_seed(rows, ACCURACY, method=name) for name in _methods(rows)}
+    best = max(accuracy, key=lambda name: float(accuracy[name].median()))
+    number = estimate(100 * (accuracy[best] - accuracy[OPPONENT]))
+    return Answer(
+        asks=f"Which of {len(accuracy)} methods is most accurate {MIXTURES[study]}?",
+        says=best,
+        number=number,
+        unit=f"points more than {OPPONENT} after equal time",
+        seen=seen,
+        wants=0.5,
+        beside={f"accuracy of {name}": estimate(values) for name, values in accuracy.items()},
+    )
+
+
+def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
+    """A heading, and a row a method: its median accuracy (%) for each mixture of labels, after equal
+    time and after equal samples.
+    """
+    studies = [name for name in MIXTURES if name in set(table["study"])]
+    heading = ["median accuracy (%)"]
+    for name in studies:
+        heading += [f"{MIXTURES[name]}: equal time", "equal samples"]
+    yield heading
+    for method in _methods(table):
+        cells = []
+        for name in studies:
+            rows, _ = reported(table, name)
+            for measure in (ACCURACY, AT_SAMPLES):
+                values = 100 * by_seed(rows, measure, method=method)
+                cells.append(_cell(estimate(values), bold=False))
+        yield [method, *cells]
+
+
+OPPONENT = "sync_ps"
+CLUSTERS = {
+    "even": "of 16 even workers",
+    "slow-batches": "where 5 % of mini-batches are 10 times slower",
+    "one-slow": "where one worker of 16 is 10 times slower",
+    "pareto": "whose times have a heavy tail",
+    "one-lost": "that loses one worker of 16 for good",
+}
+"""The clusters of the question by study; the mean time of a mini-batch is equal on all."""
+MIXTURES = {
+    "iid": "where workers have equal mixtures of labels",
+    "mild": "where mixtures differ, Dirichlet 1",
+    "strong": "where mixtures differ much, Dirichlet 0.1",
+}
+"""The mixtures of labels by study."""
+TEN_METHODS = (
+    "k_sync",
+    "soft_sync",
+    "async_ps",
+    "ringmaster",
+    "local_all_reduce",
+    "sgp",
+    "adpsgd",
+    "decoupled_diloco",
+)
+"""The methods of the first question beside the compulsory `all_reduce` and `sync_ps`."""
+METHODS_FOR_DATA = (
+    "async_ps",
+    "adpsgd",
+    "sgp",
+    "local_sgd",
+    "ringleader",
+    "qg_dsgdm",
+    "scaffold",
+)
+ONE_LOST = "cluster.slowdowns=[{kind: crash, worker: 15, at: 10}]"
+"""A third of the time limit on the even cluster is 10 s."""
+TWO_SPEEDS = "cluster.slowdowns=[{workers: [0, 1, 2, 3, 4, 5, 6, 7], factor: 5}]"
+on_mnist = partial(LeagueStudy, task="mnist")
+FIRST_METHOD = Question(
+    name="first-method",
+    asks="Which method is the first to a target on my cluster?",
+    topic="methods",
+    setting="LeNet-5, MNIST, 16 workers, batch 16 on each, messages of 100 MB at 10 Gb/s",
+    papers=(),
+    studies={
+        "even": on_mnist("even", methods=TEN_METHODS),
+        "slow-batches": on_mnist("slow_batches", methods=TEN_METHODS),
+        "one-slow": on_mnist("one_slow", methods=TEN_METHODS),
+        "pareto": on_mnist("pareto", methods=TEN_METHODS),
+        "one-lost": on_mnist("even", methods=TEN_METHODS, overrides=(ONE_LOST,)),
+    },
+    decide=decide_first_method,
+    tabulate=tabulate_times,
+)
+UNEQUAL_DATA = Question(
+    name="unequal-data",
+    asks="Which method is most accurate where workers' data differ?",
+    topic="methods",
+    setting="LeNet-5, MNIST, 16 workers of which 8 are 5 times slower, batch 16 on each",
+    papers=(),
+    studies={
+        "iid": on_mnist("even", methods=METHODS_FOR_DATA, overrides=(TWO_SPEEDS,)),
+        "mild": on_mnist(
+            "even",
+            methods=METHODS_FOR_DATA,
+            overrides=(TWO_SPEEDS, "task.partition={name: dirichlet, alpha: 1.0}"),
+        ),
+        "strong": on_mnist(
+            "even",
+            methods=METHODS_FOR_DATA,
+            overrides=(TWO_SPEEDS, "task.partition={name: dirichlet, alpha: 0.1}"),
+        ),
+    },
+    decide=decide_unequal_data,
+    tabulate=tabulate_accuracies,
+)
+QUESTIONS = (FIRST_METHOD, UNEQUAL_DATA)
