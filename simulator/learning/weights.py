@@ -1,9 +1,9 @@
 """Weights are values `(ensemble, params)` stamped with their owner and version."""
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
+
+from laggard.memory import add
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,14 +69,21 @@ def total(values: "Sequence[Tensor]") -> "Tensor":
     Not over a stack of them: the last bits of such a sum depend on its width, so that a member of
     an ensemble would differ from a single run.
     """
-    return reduce(add, values)
+    first, *others = values
+    if not others:
+        return first
+    # in place from the second sum on: the first has its own memory
+    result = add(first, others[0])
+    for value in others[1:]:
+        result.add_(value)
+    return result
 
 
 def mean(values: "Sequence[Tensor]") -> "Tensor":
     """The mean of gradients or models `(ensemble, params)`; one is its own mean, bit for bit."""
     if len(values) == 1:
         return values[0]
-    return total(values) / len(values)
+    return total(values).div_(len(values))
 
 
 def mean_by_samples(values: "Sequence[Tensor]", samples: Sequence[int]) -> "Tensor":

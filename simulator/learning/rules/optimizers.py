@@ -173,8 +173,9 @@ class Adam(Settings):
         # powers as products: the same for floats and tensors
         state = Moments(m, v, state.power1 * self.beta1, state.power2 * self.beta2)
         size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
-        divisor = v.sqrt() / cast(root, weights) + cast(self.eps, weights)
-        return cast(size, weights) * m / divisor, state
+        # In place, on tensors that are new: the same bits in half the memory.
+        divisor = v.sqrt().div_(cast(root, weights)).add_(cast(self.eps, weights))
+        return multiply(m, cast(size, weights)).div_(divisor), state
 
 
 @dataclass(frozen=True)
@@ -203,4 +204,5 @@ def zeros(weights: "Tensor") -> "Tensor":
 
 def running(decay: Scalar, mean: "Tensor", value: "Tensor") -> "Tensor":
     """The running mean `decay mean + (1 - decay) value`."""
-    return cast(decay, mean) * mean + cast(complement(decay), mean) * value
+    result = multiply(mean, cast(decay, mean))
+    return result.add_(multiply(value, cast(complement(decay), mean)))
