@@ -65,9 +65,9 @@ def read_setting(
         ConfigError: one of them is missing or invalid.
     """
     machines, ignored = _read_cluster(cluster)
-    lesson = _read_keys(_find_task(task))
-    lesson = apply_scale(lesson, lesson.pop(SCALES, None), scale)
-    lesson = dict(apply_overrides({**lesson, "cluster": machines}, overrides))
+    document = _read_keys(_find_task(task))
+    scaled = apply_scale(document, document.pop(SCALES, None), scale)
+    lesson = dict(apply_overrides({**scaled, "cluster": machines}, overrides))
     machines = lesson.pop("cluster")
     sweep = lesson.get("sweep") or {}
     others = [axis for axis in sweep if axis != "search"]

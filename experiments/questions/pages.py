@@ -1,7 +1,7 @@
 """The pages of evidence: the first screen, and the generated blocks of questions' and papers' cards."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -69,6 +69,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
         first, folder: the arguments of `write_pages`.
     """
     answers = {}
+    tables = {}
     texts = {}
     for name, question in QUESTIONS.items():
         table = read_numbers(name, folder)
@@ -77,6 +78,9 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
         if not table.empty and has_picture(question, table):
             picture = _seen_from(folder / f"{name}.png", first.parent)
             block = f"![{question.asks}](../../{picture})\n\n{block}"
+        if not table.empty and question.tabulate is not None:
+            tables[name] = table_block(question.tabulate(table))
+            block = f"{tables[name]}\n\n{block}"
         card = first.parent / CARDS / f"{name}.md"
         texts[card] = with_numbers(card.read_text(encoding="utf-8"), block)
     rows = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
@@ -90,7 +94,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     speedup = ""
     if answers[SPEEDUP.name]:
         speedup = _seen_from(folder / f"{SPEEDUP.name}.png", first.parent)
-    return {first: _first_page(answers, hero, caption, speedup), **texts}
+    return {first: _first_page(answers, tables, hero, caption, speedup), **texts}
 
 
 def _seen_from(path: Path, folder: Path) -> str:
@@ -122,6 +126,13 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
         for says, number in answer.beside.items():
             lines.append(f"  - {says}: {number_text(number)}")
     return "\n".join(lines)
+
+
+def table_block(rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; the first row is its heading."""
+    heading, *others = rows
+    rule = ["---"] * len(heading)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, rule, *others))
 
 
 def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
@@ -184,7 +195,13 @@ def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
     return [(question, answer) for question, answer in rows if answer.judgement.word in words]
 
 
-def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str, speedup: str) -> str:
+def _first_page(
+    answers: dict[str, list[Answer]],
+    tables: dict[str, str],
+    hero: str,
+    caption: str,
+    speedup: str,
+) -> str:
     first = [(QUESTIONS[name], own[0]) for name, own in answers.items() if own]
     every = [(QUESTIONS[name], answer) for name, own in answers.items() for answer in own]
     counts = dict.fromkeys(Word, 0)
@@ -200,6 +217,7 @@ def _first_page(answers: dict[str, list[Answer]], hero: str, caption: str, speed
     rendered: str = page.render(
         tested=[*differ, *agree, *cannot_tell],
         untested=untested,
+        tables=[(QUESTIONS[name], text) for name, text in tables.items()],
         missing=missing,
         counts=counts,
         judged=sum(number for word, number in counts.items() if word is not Word.NONE),
