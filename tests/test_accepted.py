@@ -85,6 +85,7 @@ def test_method_runs_on_accepted_topologies(toy, method, topology, colocated, wo
     arguments = GRAPHS[topology].replace("[4]", f"[{workers}]") % colocated
     refused = refusal(
         toy,
+        "stop.updates=12",
         f"cluster.workers={workers}",
         f"algorithm.name={method}",
         f"cluster.network={arguments}",
