@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from laggard.experiments.questions.question import Question
 
+LEAGUE_TAKES = "about half an hour of two cores"
 YOURS = "yours"
 """The folder of numbers that were made with overrides, in a folder for each set of them: they never
 stand among ours.
@@ -141,14 +142,17 @@ def _print_missing(chosen: "list[Question]", args: Namespace) -> int:
     from laggard.experiments.questions.question import LeagueStudy
     from laggard.experiments.running.estimate import plan
 
-    total = 0.0
+    total, leagues = 0.0, 0
     for question in chosen:
         known = _known(question, args)
         for name, study in question.studies.items():
             if isinstance(study, LeagueStudy):
                 if name not in set(known["study"]):
                     entrants = len(study.methods) + len(COMPULSORY)
-                    print(f"{question.name}  {name}: a league of {entrants} methods, about an hour")
+                    print(
+                        f"{question.name}  {name}: a league of {entrants} methods, {LEAGUE_TAKES}"
+                    )
+                    leagues += 1
                 continue
             config = study_config(question, name, args.scale, args.overrides)
             choosing = tuning_config(config) if config.tune else config
@@ -158,7 +162,10 @@ def _print_missing(chosen: "list[Question]", args: Namespace) -> int:
             left = f"{count(len(missing), 'run')} missing, about {duration(seconds)}"
             then = ", then the seeds that report" if config.tune else ""
             print(f"{question.name}  {name}: {left}{then}", flush=True)
-    print(f"\nabout {duration(total)}, estimated under the current load of this machine")
+    if leagues:
+        print(f"\n{count(leagues, 'league')}, each {LEAGUE_TAKES}")
+    if total or not leagues:
+        print(f"\nabout {duration(total)}, estimated under the current load of this machine")
     return DONE
 
 
