@@ -73,6 +73,13 @@ def _takes_signs_back(config: "Config") -> bool:
     return drops_late_messages and getattr(algorithm, "wait_for", None) is not None
 
 
+def _orders_changes(config: "Config") -> bool:
+    """Whether a server's change may wait for the bytes of the model before it to leave."""
+    if getattr(config.algorithm, "compress_down", None) is None:
+        return False
+    return _sends_without_waiting(config)
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -108,4 +115,6 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "sends to servers": (1, _sends_without_waiting),
     # e + C(p) for p, which differs in the last bits (`Encoder._take_back`)
     "dropped signs": (1, _takes_signs_back),
+    # a change does not overtake the model that it changes (`CompressedAnswers`)
+    "order of changes": (1, _orders_changes),
 }

@@ -107,16 +107,25 @@ def check_tuning(config: Config) -> None:
     """Check that the tuning runs of a config can run and that what they choose is swept.
 
     Raises:
-        ConfigError: they cannot, or it is not.
+        ConfigError: they cannot, or it is not, or the sweep has another `task.validation`.
     """
     if config.tune is None:
         return
-    runs(tuning_config(config))
+    for run in runs(tuning_config(config)):
+        _check_validation(run, config.tune.validation)
     for key in config.tune.keys:
         values = _values_of(config.sweep, key)
         if not values:
             problem = f"expected keys with a list of values in the sweep, got {key}"
             raise ConfigError("tune.over", problem)
+
+
+def _check_validation(run: RunSpec, share: float | None) -> None:
+    """Refuse a sweep whose values of `task` would replace the share that is held out."""
+    if share is None or run.config.task.validation == share:
+        return
+    problem = "expected a sweep of keys such as task.model, which leaves task.validation alone"
+    raise ConfigError("tune.validation", f"{problem}, got {run.title}")
 
 
 def refuse_tuning(config: Config) -> None:

@@ -32,7 +32,8 @@ class LeagueSetting:
     """The cluster and the task of a league.
 
     Attributes:
-        base: the keys of a config that all entrants share, `stop` as in the task's file.
+        base: the keys of a config that all entrants share, `stop` as in the task's file; without
+            its `task.validation`, which is `held_out`.
         ranges: the ranges of rates and other numbers of the rule, as in `sweep.search`.
         settings: the number of settings that an entrant tries at most.
         held_out: the share of the training set on which trials are measured, and from which they do
@@ -78,14 +79,20 @@ def read_setting(
     settings = search.pop("runs", MOST_SETTINGS_TRIED)
     ranges = {key: limits for key, limits in search.items() if key not in SearchPart.model_fields}
     ranges = ranges or DEFAULT_RANGES
-    base = {"cluster": machines, **{key: lesson[key] for key in TASK_KEYS if key in lesson}}
+    base: Mapping[str, Any] = {
+        "cluster": machines,
+        **{key: lesson[key] for key in TASK_KEYS if key in lesson},
+    }
     try:
         parse(base)
         numbered_draws({**ranges, "runs": settings}, "sweep.search")
     except ConfigError as error:
         where = cluster if error.key.startswith("cluster") else task
         raise error.relocate(where=where) from None
-    return LeagueSetting(base, ranges, settings, _find_held_out(base), cluster, task, ignored)
+    held_out = _find_held_out(base)
+    if held_out:
+        base = put(base, "task.validation", 0.0)  # the runs that report learn from the whole set
+    return LeagueSetting(base, ranges, settings, held_out, cluster, task, ignored)
 
 
 def _find_held_out(base: Mapping[str, Any]) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
@@ -12,7 +13,7 @@ from laggard.simulator.learning.compression import Compress, Encoder, Whole
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.topology import SERVER
-from laggard.simulator.timing.events import Event, Message, Receive
+from laggard.simulator.timing.events import Event, Message, Receive, with_list
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,6 +86,10 @@ class CompressedAnswers(Answers):
 
     Worker i holds v_i, and the server knows it: v_i <- v_i + C(w - v_i), so that w - v_i is what it
     has not sent. Workers that hold the same are sent the same.
+
+    A change is of use to a worker that has the model before it. Where that one's bytes have not left
+    yet, as a smaller message would overtake it on a shared link, the next change waits, and is of
+    all that has changed until then.
     """
 
     def __init__(self, node: Node, compress: Compress) -> None:
@@ -92,18 +97,39 @@ class CompressedAnswers(Answers):
         self._size = compress.size(node.weights.shape[1])
         self._held: dict[int, tuple[Tensor, int]] = {}  # v_i, and the messages that made it
         self._coded: tuple[Tensor, Tensor, int, Tensor] | None = None  # the last v, w, and new v
+        self._last: dict[int, Message] = {}  # to each worker
+        self._awaited: dict[int, Message] = {}  # the departures for which changes wait
         self.send = self._send  # type: ignore[assignment]
 
     def forget(self, worker: int) -> None:
-        self._held.pop(worker, None)
+        for of_worker in (self._held, self._last, self._awaited):
+            of_worker.pop(worker, None)
 
-    def _send(self, worker: int, weights: "Tensor", size: float = 1.0) -> Message:
+    def _send(self, worker: int, weights: "Tensor", size: float = 1.0) -> Message | None:
+        """Send `weights`; None if that waits for the departure of the last message."""
+        if worker in self._awaited:
+            return None
+        last = self._last.get(worker)
+        if last is not None:
+            departed = last.departed
+            if not departed.fired:
+                self._awaited[worker] = last
+                with_list(departed).callbacks.append(partial(self._go_on, worker, last))
+                return None
         messages = 0
         if worker in self._held:
             held, messages = self._held[worker]
             weights, size = self._next(held, weights, messages), self._size
         self._held[worker] = weights, messages + 1
-        return self._node.send(worker, stamp(weights, self._node), size=size)
+        message = self._node.send(worker, stamp(weights, self._node), size=size)
+        self._last[worker] = message
+        return message
+
+    def _go_on(self, worker: int, message: Message, _: Event) -> None:
+        """Send what has changed, unless the worker has announced itself since."""
+        if self._awaited.get(worker) is message:
+            del self._awaited[worker]
+            self._send(worker, self._node.weights)
 
     def _next(self, held: "Tensor", weights: "Tensor", call: int) -> "Tensor":
         """v + C(w - v), computed once for all workers of an update that hold the same v."""
@@ -130,6 +156,7 @@ class CompressingServer(Compressing):
     With |x - C(x)|^2 <= (1 - delta) |x|^2, no more of w is left out than 1 - delta of what had
     changed. Where all workers are answered together, it is error feedback for the server's updates,
     with the memory w - v: DoubleSqueeze, or EF21-P. Gradients count as taken at the version of w.
+    A change leaves once the bytes of the model before it have left.
 
     Source: Tang et al. (2019), arXiv 1905.05957 (DoubleSqueeze); Gruntkowska, Tyurin, Richtarik
     (2023), arXiv 2209.15218 (EF21-P).

@@ -70,6 +70,22 @@ def test_runs_that_choose_may_hold_out_samples(study):
         tuning_config(load(study(without)))
 
 
+@pytest.mark.parametrize(
+    "axis",
+    [
+        "data: {a: {task: {model: logistic, dataset: digits}}, b: {task.batch: 16}}",
+        "task: [{model: logistic, dataset: digits}, {model: mlp, dataset: digits}]",
+        "task.validation: [0, 0.25]",
+    ],
+)
+def test_no_swept_task_undoes_held_out_samples(study, axis):
+    """A swept `task` replaces the whole part: runs would choose by the test set."""
+    text = QUADRATIC.replace("quadratic, curvature: 1.0", "logistic, dataset: digits")
+    text = text.replace("by: loss", "by: loss, validation: 0.25")
+    with pytest.raises(ConfigError, match=r"tune\.validation: expected a sweep of keys"):
+        load(study(f"{text}  {axis}\n"))
+
+
 def test_variants_without_the_chosen_value_are_left_out(study):
     """Two variants with rates of their own: each choice runs its own variant alone."""
     text = QUADRATIC.replace(

@@ -34,6 +34,7 @@ from laggard.simulator.learning.compression import (
 )
 from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, GradientPromise
 from laggard.simulator.learning.promises import Promise, known
+from laggard.simulator.network.config import Card
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.slowdowns import Crash, Factor
@@ -593,6 +594,36 @@ def test_worker_that_is_back_is_sent_the_whole_model(label: str) -> None:
     for reply in (first, returned):
         text = f"{label}: the first model after an announcement is the server's"
         same(text, reply.next_held, reply.weights, source="derived")
+
+
+@pytest.mark.parametrize("label", ["k_batch_sync", "ringmaster, cancel", "k_sync, cancel"])
+@pytest.mark.parametrize("crash", [False, True])
+def test_changes_arrive_in_the_order_in_which_they_are_sent(label: str, crash: bool) -> None:
+    """A worker with a slow card gets changes after the whole model, by servers that do not wait."""
+    settings = {**METHODS[label], **{"k_batch_sync": {"gradients": 1}}.get(label, {"threshold": 1})}
+    if label == "k_sync, cancel":
+        settings = {"wait_for": 1, "cancel": True}
+    algorithm = method(name_of(label), compress_down=Compress("top_k", keep=0.2), **settings)
+    shared = Network(
+        bandwidth=8.0,
+        server_bandwidth=80.0,
+        message_bytes=4.0,
+        latency=0.01,
+        cards=[Card(1, bandwidth=0.8)],
+    )
+    slowdowns = [Crash(1, at=8.0, back=8.5)] if crash else []
+    cluster = Cluster(2, Constant(0.5), network=shared, slowdowns=slowdowns)
+    record, stop = Record(messages=True), Stop(updates=25)
+    log = simulate(cluster, algorithm, quadratic(), stop=stop, record=record).message_log
+    assert log is not None
+    arrived = ~np.isnan(log["arrived"])
+    down = (log["sender"] < 0) & (log["receiver"] == 1) & arrived
+    order = np.argsort(log["sent"][down], kind="stable")
+    arrivals = log["arrived"][down][order]
+    assert len(arrivals) > 5
+    at_most(f"{label}: order of arrivals", 0.0, -np.diff(arrivals), source="derived")
+    whole = log["bytes"][down][order] == 4.0
+    equal(f"{label}: whole models", 1 + crash, whole.sum(), source="derived")
 
 
 def network() -> Supervised:

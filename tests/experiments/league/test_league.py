@@ -10,6 +10,7 @@ import pytest
 
 from laggard import ConfigError, load, sweep
 from laggard.experiments.cli import main
+from laggard.experiments.config.config import parse
 from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import runs
 from laggard.experiments.league.entrants import (
@@ -231,13 +232,15 @@ def test_order_of_entrants_changes_nothing(smoke, monkeypatch):
     assert stamps(folder) == before
 
 
-def test_choices_never_see_the_test_set(files):
+@pytest.mark.parametrize(("key", "share"), [("", HELD_OUT), (", validation: 0.5", 0.5)])
+def test_choices_never_see_the_test_set(files, key, share):
     """Trials hold out samples; the target and the reports have the whole training set."""
-    task = "task: {model: logistic, dataset: digits}\nstop: {updates: 3}\n"
+    task = f"task: {{model: logistic, dataset: digits{key}}}\nstop: {{updates: 3}}\n"
     setting = read_setting(*files(task=task))
     (entrant, *_), _ = find_entrants(setting, ["async_ps"], 0)
     plan = TrialPlan(2, (0, 1, 2), 1000)
-    assert trials_config(entrant, plan, 1.0, setting.held_out).task.validation == HELD_OUT
+    assert trials_config(entrant, plan, 1.0, setting.held_out).task.validation == share
+    assert parse(setting.base).task.validation == 0
     parts = []
 
     def simulate(config, planned):

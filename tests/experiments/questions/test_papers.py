@@ -1,5 +1,7 @@
 """Pages of papers: their figures drawn from numbers, and which sentence is whose."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,14 @@ def test_figure_of_a_paper_has_points(paper):
     points, _ = reporting(paper.points(read_numbers(paper.question)))
     assert {"line", "x", "seed", "value", "lost"} <= set(points)
     assert np.isfinite(points["value"].mask(points["lost"])).any()
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.key)
+def test_command_of_a_page_runs_all_of_its_questions(paper):
+    text = (ROOT / "docs" / "papers" / f"{paper.key}.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\.\./questions/([\w-]+)\.md", text))
+    (command,) = re.findall(r"laggard reproduce (.+) --dry-run", text)
+    assert linked <= set(command.split())
 
 
 def test_speed_up_is_over_the_gradients_of_one_node():
