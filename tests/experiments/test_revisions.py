@@ -5,6 +5,7 @@ import pytest
 from laggard import load, sweep
 from laggard.experiments.config import config as config_module
 from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.revisions import revisions_of
 
 TOY = """
 cluster: {workers: 2, compute: {law: constant, mean: 0.1}}
@@ -180,3 +181,18 @@ def test_any_slow_card_gives_sends_new_id(tmp_path, monkeypatch, network):
     overrides = "algorithm=k_batch_sync", f"cluster.network={network}"
     before, now = digests(tmp_path, monkeypatch, *overrides)
     assert before != now
+
+
+@pytest.mark.parametrize(
+    ("method", "changed"),
+    [
+        ("{name: k_batch_sync, compress_down: {name: top_k, keep: 0.1}}", True),
+        ("{name: sync_ps, compress_down: {name: top_k, keep: 0.1}}", False),
+        ("{name: k_batch_sync, compress: {name: top_k, keep: 0.1}}", False),
+    ],
+)
+def test_changes_that_may_wait_have_a_revision(tmp_path, method, changed):
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY)
+    config = load(path, f"algorithm={method}", SLOW)
+    assert ("order of changes" in revisions_of(config)) == changed

@@ -76,6 +76,16 @@ def whole_size(right: Any) -> Any:
     return init
 
 
+def without_waiting(right):
+    """A change leaves at once, whether the model before it has left or not."""
+
+    def send(self, worker, weights, size=1.0):
+        self._last.clear()
+        return right(self, worker, weights, size)
+
+    return send
+
+
 def all_was_sent(right: Any) -> Any:
     """A server that takes its workers' models for its own."""
 
@@ -205,6 +215,14 @@ COMPRESSION: dict[str, tuple[Any, ...]] = {
     "what a server does not send is lost": (
         Replaced(CompressedAnswers, "_send", all_was_sent),
         partial(test_compression.test_compression_both_ways_is_its_loop, LINEAR[0]),
+    ),
+    "a change overtakes the model before it": (
+        Replaced(CompressedAnswers, "_send", without_waiting),
+        partial(
+            test_compression.test_changes_arrive_in_the_order_in_which_they_are_sent,
+            "k_batch_sync",
+            False,
+        ),
     ),
     "all workers are sent what one lacks": (
         Replaced(CompressedAnswers, "_next", same_for_all),
