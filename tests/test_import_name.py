@@ -157,12 +157,6 @@ def test_folders_beside_a_script_disturb_nothing(tmp_path):
     assert done.stdout == "laggard.experiments.config.load\n"
 
 
-def test_importing_laggard_alone_imports_nothing_heavy(tmp_path):
-    heavy = "{'torch', 'numpy', 'pandas', 'simpy', 'pydantic', 'matplotlib', 'scipy'}"
-    code = f"import sys, laggard; print(sorted({heavy} & set(sys.modules)))"
-    assert python(code, tmp_path) == "[]\n"
-
-
 def test_every_method_is_imported_from_laggard():
     for method in ALGORITHMS.values():
         assert getattr(laggard, method.__name__) is method

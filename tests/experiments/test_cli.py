@@ -63,17 +63,6 @@ def laggard(
     return call
 
 
-def test_help_imports_nothing_heavy():
-    script = (
-        "import sys\nfrom laggard.experiments.cli import parser\nparser().format_help()\n"
-        "print(sorted({'torch', 'numpy', 'pandas', 'pydantic', 'simpy', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-
-
 SIMULATION = "CONFIG key=value --out --force --quiet --snapshots --no-plugins"
 REAL = "--seconds --out --no-plugins"
 COMMANDS = {

@@ -20,16 +20,6 @@ def test_interval_is_that_of_student():
     assert (of.n, of.kind, of.reached) == (4, "mean", None)
 
 
-def test_interval_covers_the_truth_at_its_rate():
-    rng = np.random.default_rng(0)
-    trials = 4000
-    covered = sum(
-        abs(of.value - 3) <= of.half
-        for of in (mean(rng.normal(3, 2, size=3)) for _ in range(trials))
-    )
-    assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
-
-
 def test_one_seed_has_no_interval():
     assert math.isnan(mean([0.5]).half)
     assert format_estimate(mean([0.5])) == "0.5 (n = 1)"

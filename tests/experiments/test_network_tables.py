@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from laggard import load, run, simulate
+from laggard import load, simulate
 from laggard.experiments.config.grid import RunSpec
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.testing.fingerprint import fingerprint
@@ -66,34 +66,38 @@ def test_table_of_changes_equals_its_rows(name, method, tmp_path):
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_table_is_identified_by_its_content(tmp_path):
-    moved = tmp_path / "elsewhere"
-    moved.mkdir()
-    for folder in (tmp_path, moved):
-        TABLE.to_csv(folder / "net.csv", index=False)
-    first = run(load(write(tmp_path)), tmp_path / "results")
-    assert RunSpec(load(write(moved))).digest == RunSpec(load(write(tmp_path))).digest
-    TABLE[:2].to_csv(tmp_path / "net.csv", index=False)
-    second = run(load(write(tmp_path)), tmp_path / "results")
-    (tmp_path / "plain.yaml").write_text(PLAIN)
-    plain = run(load(tmp_path / "plain.yaml"), tmp_path / "results")
-    assert len({first.path, second.path, plain.path}) == 3
-    assert len({result.manifest["mileage"]["time"] for result in (first, second, plain)}) == 3
-    assert plain.config.cluster.network.changes is None
-
-
 TABLES = YAML(typ="safe").load(Path(__file__).with_name("broken_tables.yaml"))
 ROWS_REFUSED = [(kind, row) for kind, table in TABLES.items() for row in table["rows"]]
 NAMES = {"slowdowns": "slowdowns: [{file: %s}]", "changes": "network: {changes: {file: %s}}"}
 
 
-def refusal(folder, kind, name, content, mistake):
-    """What `validate` says of a table, after the config and the key."""
+def config_with(folder, kind, name, content):
+    """A config in `folder` with a table beside it, if there is content."""
     if content is not None:
         (folder / name).write_text(content)
     path = folder / "plain.yaml"
     cluster = f"cluster: {{workers: 3, {NAMES[kind] % name}}}"
     path.write_text(f"{cluster}\ntask: {{model: timing}}\nstop: {{updates: 40}}\n")
+    return path
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_table_is_identified_by_its_content(kind, tmp_path):
+    """The same table in another folder is the same run; a table with other rows is not."""
+    columns, row = TABLES[kind]["columns"], TABLES[kind]["valid"]
+    ids = []
+    for folder, end in (("here", "7"), ("moved", "7"), ("edited", "8")):
+        (tmp_path / folder).mkdir()
+        content = f"{columns}\n{row.replace('7', end)}\n"
+        path = config_with(tmp_path / folder, kind, "table.csv", content)
+        ids.append(RunSpec(load(path)).digest)
+    here, moved, edited = ids
+    assert here == moved != edited
+
+
+def refusal(folder, kind, name, content, mistake):
+    """What `validate` says of a table, after the config and the key."""
+    path = config_with(folder, kind, name, content)
     message = mistake("validate", path)
     place = f"{path}: {TABLES[kind]['key']}: "
     assert message.startswith(place)

@@ -511,24 +511,6 @@ def test_two_modules_of_one_name_are_refused(module, toy, tmp_path):
         load(tmp_path / "other" / "toy.yaml", own)
 
 
-def test_class_of_a_notebook_is_hashed(toy, monkeypatch, module):
-    """A notebook's `__main__` has no file; its cells are sources that `inspect` knows."""
-    import linecache
-    from types import ModuleType
-
-    notebook = ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", notebook)
-    hashes = []
-    for number, source in enumerate([ABSOLUTE, ABSOLUTE.replace("abs", "exp")]):
-        name = f"<cell {number}>"
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        exec(compile(source, name, "exec"), vars(notebook))
-        hashes.append(
-            load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation.sha256
-        )
-    assert hashes[0] != hashes[1]
-
-
 MODULES = """
 import math
 import torch

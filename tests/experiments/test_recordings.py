@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from laggard import load, run
-from laggard.experiments.config.grid import RunSpec
 
 PLAIN = """
 cluster: {workers: 3, compute: {law: gamma, mean: 1.0, cv: 0.5}, network: {latency: 0.25}}
@@ -89,20 +88,6 @@ def test_table_of_slowdowns_equals_a_list(tmp_path):
         pd.testing.assert_frame_equal(table.updates, listed.updates, check_exact=True)
         assert table.updates["time"].max() != plain.updates["time"].max()
         assert len({table.path, listed.path, plain.path}) == 3
-
-
-def test_edited_table_of_slowdowns_makes_another_run(tmp_path):
-    path = tmp_path / "plain.yaml"
-    path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
-    TABLE.to_csv(tmp_path / "slow.csv", index=False)
-    before = RunSpec(load(path)).digest
-    moved = tmp_path / "elsewhere"
-    moved.mkdir()
-    (moved / "plain.yaml").write_text(path.read_text())
-    TABLE.to_csv(moved / "slow.csv", index=False)
-    assert RunSpec(load(moved / "plain.yaml")).digest == before
-    TABLE[:2].to_csv(tmp_path / "slow.csv", index=False)
-    assert RunSpec(load(path)).digest != before
 
 
 def test_factor_without_end_gives_one_line_error(tmp_path, mistake):

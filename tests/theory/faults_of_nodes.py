@@ -196,7 +196,11 @@ NODES = {
         Replaced(
             priority_all_reduce, "concatenate", lambda right: lambda parts: right(parts[::-1])
         ),
-        partial(test_collectives.test_slices_by_priority_change_no_weight, "priority"),
+        partial(
+            test_parameter_server.test_slices_by_priority_change_no_weight,
+            "priority_all_reduce",
+            "priority",
+        ),
     ),
     "a forward pass waits for all layers": (
         Replaced(slicing.Sliced, "layers", forward_at_the_end),
@@ -204,7 +208,7 @@ NODES = {
     ),
     "slices bring a model that is not all new": (
         Replaced(p3.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)),
-        partial(test_parameter_server.test_slices_by_priority_change_no_weight, "fifo"),
+        partial(test_parameter_server.test_slices_by_priority_change_no_weight, "p3", "fifo"),
     ),
     "push-sum ignores w": (
         Replaced(push_sum.SGP, "model", lambda right: lambda self, x, own: x),
@@ -216,11 +220,11 @@ NODES = {
             "push",
             on_spoilt(whole_shares),
         ),
-        partial(test_gossip.test_push_sum_conserves_weight_and_models, 8, 0),
+        partial(test_gossip.test_push_sum_conserves_weight_and_models, "sgp, P = 8"),
     ),
     "a gradient is applied to z": (
         Replaced(Rule, "update", at_the_weights_read),
-        partial(test_gossip.test_push_sum_conserves_weight_and_models, 8, 1),
+        partial(test_gossip.test_push_sum_conserves_weight_and_models, "sgp, P = 8, overlap 1"),
     ),
     "rows add up to 1 where columns must": (
         Replaced(
@@ -307,7 +311,7 @@ NODES = {
     ),
     "what is under way still counts for its sender": (
         Replaced(push_sum.OverlapSGP, "begin", whole_weights),
-        partial(test_gossip.test_exchanges_under_way_lose_nothing, 3, 1),
+        partial(test_gossip.test_push_sum_conserves_weight_and_models, "osgp, tau = 3, H = 1"),
     ),
     "an exponential graph has wrong hops": (
         Replaced(
@@ -353,7 +357,9 @@ NODES = {
             "average",
             lambda right: lambda self, own, size, given: right(self, own, 1.0, given),
         ),
-        partial(test_pipelines.test_replicated_stages_sum_gradients_after_flush, "gpipe"),
+        partial(
+            test_pipelines.test_replicated_stages_sum_gradients_after_flush, "gpipe", (1, 5, 9)
+        ),
     ),
     "2BW has one version": (
         Replaced(

@@ -23,7 +23,7 @@ from tests.theory.trials import (
 )
 
 CARDS = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
-DEAN, HO, SRINIVASAN = "Dean et al. (2012)", "Ho et al. (2013)", "Srinivasan et al. (2018)"
+DEAN, HO = "Dean et al. (2012)", "Ho et al. (2013)"
 
 
 def test_ssp_without_slack_is_lock_step() -> None:
@@ -140,23 +140,3 @@ def test_warm_start_runs_one_replica_first() -> None:
         contribute,
         source=DEAN,
     )
-
-
-def test_delay_grows_linearly_then_stays() -> None:
-    """The delay grows linearly and then stays constant."""
-    stale = timed(ONE, method("delayed", delay=0, ramp_to=8, over=80), 400).updates["staleness"]
-    equal(
-        "delayed, ramp from 0 to 8 over 80 updates: staleness of the first",
-        0,
-        stale[0],
-        source=SRINIVASAN,
-    )
-    equal(
-        "delayed, ramp from 0 to 8 over 80 updates: staleness at last",
-        8,
-        stale[100:],
-        source=SRINIVASAN,
-    )
-    flat = every(ONE, "delayed", delay=3, ramp_to=3, over=10)
-    text = "delayed, ramp from 3 to 3 = delayed, D = 3, every optimiser"
-    same(text, flat, every(ONE, "delayed", delay=3), source=SRINIVASAN)

@@ -152,15 +152,3 @@ def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: 
     )
     text = f"{str(dtype)[6:]}: a batched call by {backend} = a loop, every optimiser"
     close(text, batched, loop, source="rounding", rtol=rtol)
-
-
-def test_every_method_has_specific_statements() -> None:
-    """Beside the statements about all methods, another module of statements names each method."""
-    from pathlib import Path
-
-    others = "".join(
-        path.read_text()
-        for path in Path(__file__).parent.glob("test_*.py")
-        if path != Path(__file__)
-    )
-    assert [name for name in ALGORITHMS if f'"{name}' not in others] == []

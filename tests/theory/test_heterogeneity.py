@@ -84,29 +84,6 @@ def test_gradients_per_worker_follow_speed() -> None:
     equal(text, (START - float(outcome.weights)) / (lr * T), pull, source="derived", rtol=1e-12)
 
 
-def test_synchronous_workers_count_alike() -> None:
-    """A method that waits for all workers weighs them equally, whatever their speeds."""
-    text = "sync_ps: goes to sum_i h_i a_i / sum_i h_i"
-    weights = run("sync_ps", lr=1.0, seconds=400.0)[0].weights
-    equal(text, BALANCED, float(weights), source="derived", rtol=1e-12, wrong=STATIONARY)
-
-
-def test_ringleader_counts_workers_alike() -> None:
-    """It waits for nobody at an update but the first of a round, and has no bias for the fast."""
-    text = "ringleader: goes to sum_i h_i a_i / sum_i h_i"
-    weights = run("ringleader", lr=0.05, seconds=4000.0)[0].weights
-    source = "Maranjyan & Richtarik (2025)"
-    equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
-
-
-def test_malenia_counts_workers_alike() -> None:
-    """Fast workers send several gradients to an update, and count no more for it."""
-    text = "malenia: goes to sum_i h_i a_i / sum_i h_i"
-    weights = run("malenia", lr=0.5, seconds=800.0)[0].weights
-    source = "Tyurin & Richtarik (2023)"
-    equal(text, BALANCED, float(weights), source=source, rtol=1e-12, wrong=STATIONARY)
-
-
 SPEEDS = {"1 : 2": (2.0, 1.0), "1 : 5": (5.0, 1.0), "1 : 2 : 3": (6.0, 3.0, 2.0)}
 """Seconds of each worker's mini-batch, by their speeds; all are at their start again after the
 most.
@@ -167,16 +144,27 @@ def test_equal_curvatures_have_no_bias_of_rate(speeds: str) -> None:
     equal(text, expected, means, source="derived", rtol=1e-12)
 
 
+EQUAL_COUNTS = {
+    "sync_ps": (1.0, "derived"),
+    "ringleader": (0.2, "Maranjyan & Richtarik (2025)"),
+    "malenia": (0.5, "Tyurin & Richtarik (2023)"),
+}
+"""Methods in which all workers count equally: a learning rate, and the source."""
+
+
 @pytest.mark.parametrize("speeds", SPEEDS)
-@pytest.mark.parametrize(("name", "lr"), [("ringleader", 0.2), ("malenia", 0.5)])
-def test_balanced_methods_stand_still_at_minimum(name: str, lr: float, speeds: str) -> None:
-    """At any rate, and not in the mean alone."""
+@pytest.mark.parametrize("name", EQUAL_COUNTS)
+def test_balanced_methods_stand_still_at_minimum(name: str, speeds: str) -> None:
+    """At any rate and any speeds, and not in the mean alone."""
+    lr, source = EQUAL_COUNTS[name]
     t = np.array(SPEEDS[speeds])
     h, optima = np.array([1.0, 0.25, 2.0])[: len(t)], a[: len(t)]
-    weights = run(name, lr, 600.0, t=t, h=h)[0].weights
+    outcome, _ = run(name, lr, 600.0, t=t, h=h)
     expected = (h * optima).sum() / h.sum()
+    wrong = (h / t * optima).sum() / (h / t).sum()
     text = f"{name}, speeds {speeds}: goes to sum h_i a_i / sum h_i"
-    equal(text, expected, float(weights), source="derived", rtol=1e-12)
+    weights = outcome.weights.item()
+    equal(text, expected, weights, source=source, rtol=1e-12, wrong=wrong)
 
 
 def stationary_means(lr: float, settled: float) -> np.ndarray:

@@ -125,14 +125,6 @@ def test_pushes_per_update_follow_closed_form(R: int) -> None:
     check(Statement(text, TENSORFLOW, max(R, P), pushes, P / updates))
 
 
-@pytest.mark.parametrize("S", [2, 4])
-def test_shards_learn_like_one_server(S: int) -> None:
-    """A sharded server gives the weights of one server."""
-    whole = every(UNEVEN, "sync_ps")
-    text = f"sync_ps, {S} shards = one, every optimiser"
-    same(text, every(UNEVEN, "sync_ps", shards=S), whole, source="Dean et al. (2012)")
-
-
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
 def test_shards_divide_time_of_round(S: int) -> None:
     """Shards divide the time of the server's card until the workers' cards are the bottleneck."""

@@ -127,11 +127,20 @@ def test_rennala_with_one_worker_equals_sgd() -> None:
     close(f"k_batch_sync, P = 1, K = {K} = SGD on {K} mini-batches", mine, weights, source=DUTTA)
 
 
+WHOLE = {
+    "p3": ("sync_ps", "Jayarajan et al. (2019)"),
+    "priority_all_reduce": ("all_reduce", "Peng et al. (2019)"),
+}
+"""The methods in slices, each with the one whose weights are its own."""
+
+
 @pytest.mark.parametrize("order", ["priority", "fifo"])
-def test_slices_by_priority_change_no_weight(order: str) -> None:
-    """Sending slices by priority and starting forward passes early change no weight."""
+@pytest.mark.parametrize("name", WHOLE)
+def test_slices_by_priority_change_no_weight(name: str, order: str) -> None:
+    """Sending or summing slices by priority and early forward passes change no weight."""
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
-    sliced = every(cluster, "p3", slice_bytes=4.0, order=order, updates=12)
-    text = f"p3, P = 4, in slices, {order} = sync_ps, every optimiser"
-    same(text, sliced, every(cluster, "sync_ps", updates=12), source="Jayarajan et al. (2019)")
+    sliced = every(cluster, name, slice_bytes=4.0, order=order, updates=12)
+    whole, source = WHOLE[name]
+    text = f"{name}, P = 4, in slices, {order} = {whole}, every optimiser"
+    same(text, sliced, every(cluster, whole, updates=12), source=source)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laggard.models import MLP, Quadratic, Supervised, synthetic
+from laggard.models.layers import Layer
 from laggard.simulator import Algorithm, Cluster, Network, Rule, Stop, Timing
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.streams import BATCHES, stream
@@ -229,22 +230,23 @@ def test_bubble_follows_closed_form(name: str, count: int) -> None:
     equal(text, (S - 1) / (count + S - 1), idle, source=HUANG)
 
 
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (6, 1, 1), (1, 6, 1), (1, 1, 9), (1, 5, 9)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_replicated_stages_sum_gradients_after_flush(name: str) -> None:
+def test_replicated_stages_sum_gradients_after_flush(name: str, sizes: Sequence[int]) -> None:
     """Each stage sums its gradient with its replicas' after the flush; each later stage begins f +
-    b earlier.
+    b earlier. Stages without parameters have equal bytes.
     """
-    R, transfer = 3, 1.5
-    links = Network(bandwidth=8.0, message_bytes=8.0 * transfer * S, wiring="pairs")
-    # activations of no size
-    cluster, task = Cluster(R * S, Constant(float(S)), network=links), Timing(depth=S)
-    rows = timed(cluster, method(name, micro_batches=M, replicas=R), 10, task).updates
-    took = np.diff([rows["time"][rows["version"] == version].max() for version in range(10)])
-    expected = M + S - 1 + 2 * (R - 1) / R * transfer
-    text = (
-        f"{name}, S = {S}, M = {M}, R = {R}, a ring: (M + S - 1) (f + b) + 2 (R - 1) / R N beta / S"
-    )
-    equal(text, expected, took, source=MEGATRON)
+    S, transfer = len(sizes), 4.0
+    shares = np.array(sizes) / sum(sizes) if any(sizes) else np.full(S, 1 / S)
+    layers = [Layer(f"layer{number}", size, 0.0, 1.0) for number, size in enumerate(sizes)]
+    text = f"{name}, S = {S} of {sizes} numbers, M = {M}: (M + S - 1) (f + b) + the last sum's rest"
+    for R, wiring in ((2, "pairs"), (4, "cards")):
+        links = Network(bandwidth=8.0, message_bytes=8.0 * transfer, wiring=wiring)
+        cluster, task = Cluster(R * S, Constant(S * 2.0), network=links), Timing(network=layers)
+        rows = timed(cluster, method(name, micro_batches=M, replicas=R), 8, task).updates
+        took = np.diff([rows["time"][rows["version"] == version].max() for version in range(8)])
+        rest = max(2 * (R - 1) / R * transfer * shares - 2 * np.arange(S))
+        equal(f"{text}, R = {R}", (M + S - 1) * 2 + rest, took, source=MEGATRON)
 
 
 def test_asynchronous_pipelines_have_no_bubble() -> None:

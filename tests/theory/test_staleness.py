@@ -81,6 +81,7 @@ SYNCHRONOUS = {
     "k_sync, wait_for = 5": ("k_sync", {"wait_for": 5}),
     "k_sync, wait_for = 5, cancel": ("k_sync", {"wait_for": 5, "cancel": True}),
     "k_batch_sync, K = 5": ("k_batch_sync", {"gradients": 5}),
+    "malenia": ("malenia", {}),
 }
 
 

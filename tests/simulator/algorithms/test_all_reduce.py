@@ -18,6 +18,7 @@ from laggard.simulator import (
 )
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
 from laggard.simulator.learning.rules import COMPENSATIONS, SGD, Adam
 from laggard.simulator.network.config import Hosts, SlowLink
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
@@ -108,10 +109,11 @@ def test_all_stall_with_same_models_after_crash(collective, bucket_bytes, at):
     assert all(torch.equal(weights, models[0]) for models in applied.values() for weights in models)
 
 
-def test_node_alone_goes_on_after_crash(quadratic):
+@pytest.mark.parametrize("method", [AllReduce, PriorityAllReduce])
+def test_node_alone_goes_on_after_crash(method, quadratic):
     cluster = Cluster(workers=1, slowdowns=[Crash(worker=0, at=2.5, back=4.0)])
-    outcome = simulate(cluster, AllReduce(Rule()), quadratic, stop=Stop(updates=6))
-    assert outcome.reached == "updates"
+    outcome = simulate(cluster, method(Rule()), quadratic, stop=Stop(updates=5))
+    assert outcome.progress.time == pytest.approx(4.0 + 3)
 
 
 @pytest.mark.parametrize(

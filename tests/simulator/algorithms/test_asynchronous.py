@@ -219,24 +219,6 @@ def test_crashed_worker_contributes_again_to_ringmaster(cancel):
         assert started == sum(counts)
 
 
-QUICK = [Factor(worker=0, factor=0.1)]
-
-
-def contributors(algorithm, K, updates=400):
-    outcome = simulate(
-        Cluster(workers=6, compute=Exponential(1.0), slowdowns=QUICK),
-        algorithm,
-        stop=Stop(updates=updates),
-    )
-    return outcome.updates["worker"].reshape(updates, K)
-
-
-def test_k_async_alone_has_distinct_workers_in_update():
-    K = 4
-    assert all(len(set(workers)) == K for workers in contributors(KAsync(Rule(), wait_for=K), K))
-    assert any(len(set(workers)) < K for workers in contributors(SoftSync(Rule(), gradients=K), K))
-
-
 def test_worker_that_returns_contributes_once_to_update():
     """If its gradient was gathered before the crash, it waits for the update like any contributor."""
     K, updates = 3, 300

@@ -96,19 +96,6 @@ def test_nodes_beside_cube_cost_two_steps_more(name, steps, sharing, P):
     assert latency + transfer - 1e-9 <= took <= latency + 2 * transfer
 
 
-@pytest.mark.parametrize("P", [2, 5])
-@pytest.mark.parametrize("slices", [1, 2, 8])
-@pytest.mark.parametrize("alpha", [0.0, 4.0])
-def test_slices_hide_latency_in_queues_alone(P, slices, alpha):
-    """2 (P - 1)(alpha + tau) + (k - 1) tau for k slices of tau seconds that do not cover alpha."""
-    steps, tau = 2 * (P - 1), N * BETA / P / slices
-    form = steps * slices * tau if alpha == 0 else steps * (alpha + tau) + (slices - 1) * tau
-    took = seconds(in_slices(slices), P, alpha=alpha, sharing="fifo")
-    assert max(took) == pytest.approx(form, rel=1e-9)
-    took = seconds(in_slices(slices), P, alpha=alpha, sharing="fair")
-    assert max(took) == pytest.approx(steps * (alpha + N * BETA / P), rel=1e-9)
-
-
 @pytest.mark.parametrize("slices", [2, 3])
 @pytest.mark.parametrize("params", [7, 64])
 @pytest.mark.parametrize("P", [1, 2, 5, 8])
@@ -225,15 +212,6 @@ def test_nodes_share_sums_that_they_pass_on(name):
         "recursive_doubling": P * int(math.log2(P)) * params,
     }
     assert counted["numbers"] == expected.get(name, once)
-
-
-@every
-@pytest.mark.parametrize("P", WORKERS)
-def test_nodes_send_to_their_partners(name, P):
-    rounds = Rounds(name)
-    simulate(Cluster(workers=P, compute=Exponential(1.0)), rounds, stop=Stop(updates=3))
-    links = {(rank, peer) for rank in range(P) for peer in COLLECTIVES[name].partners(rank, P)}
-    assert {(sender, receiver) for sender, receiver, _ in rounds.sent} == links
 
 
 @every

@@ -82,17 +82,6 @@ def test_uneven_nodes_follow_recursion(name, P, rendezvous, sharing):
         np.testing.assert_allclose(ends, expected, rtol=1e-12)
 
 
-@pytest.mark.usefixtures("_way")
-@SHARINGS
-@pytest.mark.parametrize(("rendezvous", "first"), [(False, 3.25), (True, 3.5)])
-def test_early_node_goes_on_once_bytes_left(sharing, rendezvous, first):
-    network = Network(
-        bandwidth=1.0, latency=0.25, message_bytes=1.0, sharing=sharing, rendezvous=rendezvous
-    )
-    cluster = Cluster(2, slowdowns=[Factor(1, factor=2.0)], network=network)
-    assert list(first_round(cluster, AllReduce(Rule()))[1]) == [first, 3.5]
-
-
 @RULES
 @pytest.mark.parametrize("P", [2, 5])
 @pytest.mark.parametrize("slices", [2, 8])

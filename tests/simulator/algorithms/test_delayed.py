@@ -63,13 +63,6 @@ def test_gradients_are_applied_when_due(law, start, end, over, after, quadratic)
     assert outcome.updates["staleness"].tolist() == ages
 
 
-@pytest.mark.parametrize("delay", [0, 1, 7])
-def test_constant_delay_fills_queue_then_is_staleness(delay):
-    outcome = simulate(ONE, Delayed(Rule(), delay=delay), stop=Stop(updates=100))
-    assert outcome.updates["staleness"].tolist() == [min(k, delay) for k in range(100)]
-    assert outcome.progress.gradients == 100 + delay
-
-
 @pytest.mark.parametrize("law", ["uniform", "geometric", "poisson"])
 def test_drawn_delays_follow_law(law):
     D, n = 4, 40_000

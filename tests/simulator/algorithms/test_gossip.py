@@ -14,6 +14,7 @@ from laggard.simulator import (
     GradientTracking,
     Network,
     QGDSGDm,
+    RelaySGD,
     Rule,
     Stop,
     Timing,
@@ -44,12 +45,19 @@ def on(graph, workers):
     return Cluster(workers=workers, compute=Gamma(1.0, 0.6), network=network)
 
 
-@pytest.mark.parametrize(
-    ("order", "mixings"), [("combine_then_adapt", 1), ("adapt_then_combine", 0)]
-)
-def test_gradients_are_fresh_and_count_mixings(order, mixings, quadratic):
-    algorithm = DPSGD(Rule(lr=LR), order=order)
-    rows = simulate(on(Ring(), 5), algorithm, quadratic, stop=Stop(updates=20)).updates
+MIXINGS = [
+    (DPSGD, 1),
+    (adapt, 0),
+    *((method, 0) for method in (GradientTracking, D2, QGDSGDm, RelaySGD, MATCHA, CHOCO)),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "mixings"), MIXINGS)
+def test_gradients_are_fresh_and_count_mixings(algorithm, mixings, quadratic):
+    """Only where a node combines first, an average comes between a gradient's read and its step."""
+    rows = simulate(
+        on(Ring(), 5), algorithm(Rule(lr=0.01)), quadratic, stop=Stop(updates=20)
+    ).updates
     assert set(rows["staleness"]) == {0}
     assert set(rows["mixings"]) == {mixings}
     assert (rows["target"] == rows["worker"]).all()

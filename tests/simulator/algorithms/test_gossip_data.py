@@ -24,18 +24,9 @@ from laggard.simulator.algorithms.contrib.matcha import matchings_on
 from laggard.simulator.algorithms.contrib.relay_sgd import tree_on
 from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, TimeVarying
-from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
 
 METHODS = [GradientTracking, D2, QGDSGDm, RelaySGD, MATCHA, CHOCO]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_gradients_are_fresh(method, quadratic):
-    cluster = Cluster(5, Gamma(1.0, 0.5), network=Network(latency=0.1))
-    rows = simulate(cluster, method(Rule(lr=0.01)), quadratic, stop=Stop(updates=20)).updates
-    assert set(rows["staleness"]) == set(rows["mixings"]) == {0}
-    assert (rows["target"] == rows["worker"]).all()
 
 
 def test_quasi_global_momentum_starts_from_rate_of_zero(quadratic):

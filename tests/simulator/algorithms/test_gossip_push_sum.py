@@ -118,10 +118,3 @@ def test_node_that_keeps_nothing_cannot_overlap(method, in_step, overlapped, tmp
     method(Rule(), mixing="weights", **in_step).check(cluster)
     with pytest.raises(InvalidSettingError, match=f"{method.__name__}.mixing"):
         method(Rule(), mixing="weights", **overlapped).check(cluster)
-
-
-def test_local_steps_send_one_message_every_h_gradients():
-    cluster = Cluster(4, Constant(1.0), network=Network(topology=ExponentialGraph(), latency=0.5))
-    algorithm = OverlapSGP(Rule(lr=LR), overlap=1, local_steps=3)
-    seen = Observed(cluster, algorithm, noisy(), Stop(time=12.5))
-    assert len(seen.sent) == 4 * 4

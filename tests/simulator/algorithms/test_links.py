@@ -12,26 +12,27 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
+from laggard.simulator.algorithms.delayed import Delayed, DelayedStages
 
-COLLECTIVES = ["naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"]
-ON_ANY_GRAPH = {
-    *("dpsgd", "adpsgd", "adpsgd_overlap", "sgp", "osgp"),
-    *("gradient_tracking", "d2", "qg_dsgdm", "relay_sgd", "matcha", "choco"),
-}
 SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in COLLECTIVES)]
+FITTING = [
+    pytest.param(recipe, settings, id=f"{name}-{settings}")
+    for name, recipe in ALGORITHMS.items()
+    for settings in SETTINGS
+    if set(settings) <= set(recipe.__dataclass_fields__)
+]
 
 
 @pytest.mark.parametrize("workers", [5, 8])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize(
-    "method", sorted(set(ALGORITHMS) - ON_ANY_GRAPH - {"delayed", "delayed_stages"})
-)
-def test_method_sends_along_its_links_alone(method, settings, workers):
-    recipe = ALGORITHMS[method]
-    if not set(settings) <= set(recipe.__dataclass_fields__):
-        return
-    needs = {"micro_batches": 8} if method == "pipedream_2bw" else {}
+@pytest.mark.parametrize(("recipe", "settings"), FITTING)
+def test_method_sends_along_its_links_alone(recipe, settings, workers):
+    """But for methods of one process, and those that send to the peers of any graph."""
+    needs = {"micro_batches": 8} if recipe is PipeDream2BW else {}
     algorithm = recipe(Rule(), **settings, **needs)
+    if issubclass(recipe, Delayed | DelayedStages) or not algorithm.links(workers):
+        return
     cluster = Cluster(workers, network=Network(latency=0.01))
     outcome = simulate(cluster, algorithm, stop=Stop(gradients=100), record=Record(messages=True))
     used = zip(*(outcome.message_log[end].tolist() for end in ("sender", "receiver")), strict=True)

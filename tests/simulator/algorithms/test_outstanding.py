@@ -85,7 +85,13 @@ def test_outstanding_changes_nothing_on_free_network(keys):
         np.testing.assert_array_equal(column, often.updates[name], err_msg=name)
 
 
-def check_updates_or_refusal(name, bandwidth, sharing):
+OTHERS = [pytest.param(rate, marks=pytest.mark.slow) for rate in (1e-4, 1e-2, 0.1, 10.0, 100.0)]
+
+
+@SHARINGS
+@pytest.mark.parametrize("bandwidth", [1e-3, 1.0, *OTHERS])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_method_updates_on_any_network(name, bandwidth, sharing):
     """A run of a few updates ends, or the method does not fit the cluster."""
     network = Network(bandwidth=bandwidth, latency=0.01, message_bytes=1.0, sharing=sharing)
     workers = 1 if name.startswith("delayed") else 4
@@ -98,21 +104,6 @@ def check_updates_or_refusal(name, bandwidth, sharing):
         return
     task = Timing(depth=8, activations=1.0)
     assert simulate(cluster, algorithm, task, stop=Stop(updates=3)).progress.updates >= 3
-
-
-@SHARINGS
-@pytest.mark.parametrize("bandwidth", [1e-3, 1.0])
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_method_updates_on_slow_network(name, bandwidth, sharing):
-    check_updates_or_refusal(name, bandwidth, sharing)
-
-
-@pytest.mark.slow
-@SHARINGS
-@pytest.mark.parametrize("bandwidth", [1e-4, 1e-2, 0.1, 10.0, 100.0])
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_method_updates_on_any_network(name, bandwidth, sharing):
-    check_updates_or_refusal(name, bandwidth, sharing)
 
 
 @dataclass(frozen=True)

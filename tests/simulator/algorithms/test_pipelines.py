@@ -88,20 +88,21 @@ def test_even_cut_is_best_of_all_cuts(seed):
 
 
 @pytest.mark.parametrize(
-    ("stages", "cut", "text"),
+    ("stages", "cut", "key"),
     [
-        (3, ["full9"], "2 of the layers"),
-        (3, ["full2"], "2 of the layers"),
-        (3, ["full3", "full2"], "in this order"),
-        (3, ["flatten", "full2"], "2 of the layers"),
-        (3, ["full2", "full2"], "2 of the layers"),
-        (2, ["flatten"], "1 of the layers"),
-        (5, (), "at most 4"),
+        (3, ["full9"], "cut"),
+        (3, ["full2"], "cut"),
+        (3, ["full3", "full2"], "cut"),
+        (3, ["flatten", "full2"], "cut"),
+        (3, ["full2", "full2"], "cut"),
+        (2, ["flatten"], "cut"),
+        (5, (), "workers"),
     ],
 )
-def test_cut_without_layers_in_order_is_refused(stages, cut, text, network):
-    with pytest.raises(InvalidSettingError, match=text):
+def test_cut_without_layers_in_order_is_refused(stages, cut, key, network):
+    with pytest.raises(InvalidSettingError) as caught:
         stage_layers(network.layers(), stages, cut)
+    assert caught.value.field == key
 
 
 @pytest.mark.parametrize("algorithm", [Naive, partial(GPipe, micro_batches=1), PipeDream])
@@ -121,7 +122,6 @@ def test_limit_on_gradients_counts_those_of_pipeline():
     assert (outcome.reached, outcome.progress.gradients) == ("gradients", 7)
 
 
-FLUSHED = [GPipe, OneForwardOneBackward]
 S, M, R = 3, 3, 2
 
 
@@ -159,35 +159,6 @@ def test_each_replica_has_schedule_of_its_pipeline(algorithm, forward):
     for last in range(S - 1, R * S, S):
         first = log["sent"][(log["sender"] == last) & (log["receiver"] == last - 1)].min()
         assert first == pytest.approx(forward * 2 / 3 + 4 / 3)
-
-
-def update_seconds(algorithm, layers, replicas, **network):
-    """The seconds of each update of a pipeline of 6 seconds a micro-batch."""
-    network = Network(message_bytes=8.0, bandwidth=2.0, **network)
-    cluster = Cluster(replicas * len(layers), Constant(6.0), network=network)
-    pipelines = algorithm(Rule(), micro_batches=4, replicas=replicas)
-    rows = simulate(cluster, pipelines, Timing(network=layers), stop=Stop(updates=8)).updates
-    return np.diff([rows["time"][rows["version"] == version].max() for version in range(8)])
-
-
-@pytest.mark.parametrize("wiring", ["cards", "pairs"])
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (6, 1, 1), (1, 6, 1), (1, 1, 9), (1, 5, 9)])
-@pytest.mark.parametrize("algorithm", FLUSHED)
-def test_update_waits_for_collective_that_ends_last(algorithm, sizes, wiring):
-    """(M + S - 1)(f + b) + max_s (C_s - s (f + b)), f + b = 2, C_s = 2 (R - 1) / R of a stage's N
-    beta.
-    """
-    layers = [Layer(f"layer{number}", size, 0.0, 1.0) for number, size in enumerate(sizes)]
-    for replicas in (2, 4):
-        collective = 2 * (replicas - 1) / replicas * 4.0 * np.array(sizes) / sum(sizes)
-        expected = (4 + 3 - 1) * 2.0 + max(collective - 2.0 * np.arange(3))
-        took = update_seconds(algorithm, layers, replicas, wiring=wiring)
-        np.testing.assert_allclose(took, expected, rtol=1e-9)
-
-
-def test_layers_without_parameters_have_equal_bytes():
-    layers = Timing(depth=2).layers()
-    np.testing.assert_allclose(update_seconds(GPipe, layers, 2), (4 + 2 - 1) * 3.0 + 2.0, rtol=1e-9)
 
 
 UNEVEN = Cluster(R * S, compute=Gamma(1.0, 0.7), network=Network(bandwidth=1e3, latency=0.01))

@@ -296,9 +296,3 @@ def test_ring_sums_frontmost_slice_computed_by_all():
         ready = np.flatnonzero((left > 0) & (computed[turn // 6] <= start))
         np.testing.assert_allclose(log["bytes"][messages], sizes[ready[0]] / P)
         left[ready[0]] -= 1
-
-
-def test_node_alone_goes_on_after_crash():
-    cluster = Cluster(1, slowdowns=[Crash(worker=0, at=2.5, back=4.0)])
-    outcome = run(cluster, PriorityAllReduce(Rule(), 8.0), Quadratic(dim=13), stop=Stop(updates=5))
-    assert outcome.progress.time == pytest.approx(4.0 + 3)

@@ -1,4 +1,4 @@
-"""Ringleader: the minimum of the workers' mean loss, at any speeds, from gradients of bounded age."""
+"""Ringleader: its rounds, messages and crashes, and its weights as a loop."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ import torch
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Network, Record, Ringleader, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
-from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.trials import gradient_of
@@ -16,30 +15,22 @@ SPEEDS = [(1, 2), (1, 5), (1, 2, 3), (1, 1, 1, 1, 20)]
 
 
 def uneven(speeds):
-    """A cluster, and quadratics h_i (w - a_i)^2 / 2 with the minimum of their mean."""
+    """A cluster, and quadratics h_i (w - a_i)^2 / 2."""
     workers = len(speeds)
     optima, curvatures = np.linspace(-1, 2, workers), np.linspace(1, 3, workers)
     options = {"shift": optima.tolist(), "scale": curvatures.tolist(), "dtype": torch.float64}
     slowdowns = [Factor(rank, factor=float(factor)) for rank, factor in enumerate(speeds)]
-    minimum = (curvatures * optima).sum() / curvatures.sum()
-    return Cluster(workers, slowdowns=slowdowns), Quadratic(noise=0.0, **options), minimum
-
-
-@pytest.mark.parametrize("speeds", SPEEDS)
-def test_minimum_is_reached_at_any_speeds(speeds):
-    cluster, task, minimum = uneven(speeds)
-    outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=Stop(updates=600))
-    assert outcome.weights.item() == pytest.approx(minimum, abs=1e-12)
-    assert outcome.gradients["dropped"] == 0
+    return Cluster(workers, slowdowns=slowdowns), Quadratic(noise=0.0, **options)
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
 def test_round_takes_at_most_two_slowest_mini_batches(speeds):
-    cluster, task, _ = uneven(speeds)
+    cluster, task = uneven(speeds)
     outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=Stop(updates=300))
     workers = len(speeds)
     assert outcome.progress.time <= 2 * max(speeds) * (300 / workers + 1)
     assert outcome.updates["staleness"].max() <= 2 * workers - 2
+    assert outcome.gradients["dropped"] == 0
 
 
 def learn_by_loop(task, order, lr):
@@ -66,7 +57,7 @@ def learn_by_loop(task, order, lr):
 
 
 def test_weights_equal_loop_over_arrivals():
-    _, task, _ = uneven((1, 1, 1, 1))
+    _, task = uneven((1, 1, 1, 1))
     cluster = Cluster(4, Gamma(1.0, 0.8), network=Network(latency=0.3))
     outcome = simulate(cluster, Ringleader(Rule(lr=0.1)), task, stop=Stop(updates=200))
     rows = outcome.updates
@@ -87,7 +78,7 @@ def test_one_worker_makes_plain_steps():
 
 def test_model_goes_down_once_a_round_and_worker():
     """Other gradients are answered by tokens of no bytes; the first models are read at the start."""
-    cluster, task, _ = uneven((1, 1, 1, 1, 20))
+    cluster, task = uneven((1, 1, 1, 1, 20))
     stop, record = Stop(updates=100), Record(messages=True)
     outcome = simulate(cluster, Ringleader(Rule(lr=0.05)), task, stop=stop, record=record)
     log = outcome.message_log
@@ -101,20 +92,3 @@ def test_crash_holds_up_the_others_until_return():
     outcome = simulate(cluster, Ringleader(Rule()), stop=Stop(updates=12))
     times = np.unique(outcome.updates["time"])
     assert ((times <= 3) | (times >= 11)).all()
-
-
-@pytest.mark.parametrize("lr", [0.01, 0.005])
-def test_rescaled_corrects_bias_of_uneven_speeds(lr):
-    """The mean over a cycle of arrivals tends to the minimum of the mean loss as lr does to 0."""
-    cluster, task, minimum = uneven((1, 2))
-    algorithm = ALGORITHMS["async_ps"]
-    weights = {}
-    for compensation in (Rescaled(), None):
-        rule = Rule(lr=lr) if compensation is None else Rule(lr=lr, compensation=compensation)
-        last = [
-            simulate(cluster, algorithm(rule), task, stop=Stop(updates=900 + more)).weights.item()
-            for more in range(3)
-        ]
-        weights[compensation is None] = np.mean(last)
-    assert abs(weights[False] - minimum) < 2 * lr
-    assert abs(weights[True] - minimum) > 0.2

@@ -14,7 +14,6 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.sync_replicas import SyncReplicas
-from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
@@ -43,18 +42,6 @@ def test_backup_replicas_are_not_backup_workers():
     assert tokens.progress.time == 2.0
     assert workers.updates["worker"].tolist() == [0, 1]
     assert workers.progress.time == 10.0
-
-
-def test_more_replicas_than_workers_take_several_batches():
-    P, each = 4, 3
-    outcome = run(
-        Cluster(workers=P, compute=Constant(1.0)),
-        updates=50,
-        replicas_to_aggregate=each * P,
-        num_tokens=2 * P,
-    )
-    assert outcome.progress.time == 50 * each
-    assert outcome.gradients["dropped"] == 0
 
 
 @pytest.mark.parametrize("tokens", [-1, 3])

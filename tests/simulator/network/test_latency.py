@@ -78,7 +78,7 @@ def test_constant_laws_are_their_numbers(number, name):
         cluster = Cluster(1 if name.startswith("delayed") else 4, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
         prints.append(
-            fingerprint(simulate(cluster, algorithm, stop=Stop(updates=40), record=record))
+            fingerprint(simulate(cluster, algorithm, stop=Stop(updates=12), record=record))
         )
     assert prints[0] == prints[1]
 
