@@ -112,7 +112,7 @@ def decide_first_method(table: pd.DataFrame) -> list[Answer]:
 
 
 def _first_on(table: pd.DataFrame, study: str) -> Answer:
-    times, seen = _times(table, study)
+    times, seen = _seconds_to_target(table, study)
     places = rank_entrants(times)
     first, *_ = places
     sharing = [name for name, place in places.items() if place == 1 and name != first]
@@ -133,7 +133,7 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
     )
 
 
-def _times(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bool]:
+def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bool]:
     """The seconds to the target by method, and whether the seeds had been seen before."""
     rows, seen = reported(table, study)
     return {name: by_seed(rows, TIME, method=name) for name in _methods(rows)}, seen
@@ -151,16 +151,18 @@ def _target_text(table: pd.DataFrame, study: str) -> str:
 def tabulate_times(table: pd.DataFrame) -> Iterator[list[str]]:
     """A heading, and a row a method: its median seconds on each cluster, the first places bold."""
     studies = [name for name in CLUSTERS if name in set(table["study"])]
-    yield ["seconds to the target", *(CLUSTERS[name] for name in studies)]
-    yield ["*target*", *(_target_text(table, name) for name in studies)]
-    times = {name: _times(table, name)[0] for name in studies}
+    missing = [name for name in CLUSTERS if name not in studies]
+    yield ["seconds to the target", *(CLUSTERS[name] for name in (*studies, *missing))]
+    targets = [_target_text(table, name) for name in studies]
+    yield ["*target*", *targets, *(NOT_RUN for _ in missing)]
+    times = {name: _seconds_to_target(table, name)[0] for name in studies}
     places = {name: rank_entrants(times[name]) for name in studies}
     for method in _methods(table):
         cells = []
         for name in studies:
             seconds = estimate(times[name].get(method, pd.Series(dtype=float)))
             cells.append(_cell(seconds, places[name].get(method) == 1))
-        yield [method, *cells]
+        yield [method, *cells, *("" for _ in missing)]
 
 
 def _cell(number: SeedEstimate, bold: bool) -> str:
@@ -224,6 +226,7 @@ def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
 
 
 OPPONENT = "sync_ps"
+NOT_RUN = "not run yet"
 CLUSTERS = {
     "even": "of 16 even workers",
     "slow-batches": "where 5 % of mini-batches are 10 times slower",
