@@ -16,7 +16,9 @@ from laggard.experiments.config.document import find_config, read
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.parts import ALGORITHM
 from laggard.experiments.figures import FIGURES
+from laggard.experiments.league.entrants import COMPULSORY
 from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.question import LeagueStudy, Study
 from laggard.experiments.references import works_of
 
 ROOT = Path(__file__).parents[1]
@@ -190,12 +192,18 @@ def question_lines(name: str) -> Iterator[str]:
     """A line for each question in whose studies the method takes part."""
     found = False
     for question in QUESTIONS.values():
-        files = [find_config(f"example:studies/{of.config}") for of in question.studies.values()]
-        if any(uses(read(file), name) for file in files):
+        if any(takes_part(name, study) for study in question.studies.values()):
             found = True
             yield f"- [{question.asks}](../questions/{question.name}.md)"
     if not found:
         yield "No question has runs of it."
+
+
+def takes_part(name: str, study: Study | LeagueStudy) -> bool:
+    """Whether a study has runs of the method."""
+    if isinstance(study, LeagueStudy):
+        return name in (*COMPULSORY, *study.methods)
+    return uses(read(find_config(f"example:studies/{study.config}")), name)
 
 
 def uses(settings: Any, name: str) -> bool:

@@ -77,8 +77,9 @@ def test_messages_say_which_ranks_are_servers(method_pages, ranks, message):
 
 
 def test_question_is_listed_under_its_methods(method_pages):
-    lines = list(method_pages.question_lines("local_sgd"))
-    assert lines == ["- [Is it enough to average every n-th step?](../questions/average-seldom.md)"]
+    sweep, league = method_pages.question_lines("local_sgd")
+    assert sweep == "- [Is it enough to average every n-th step?](../questions/average-seldom.md)"
+    assert league.endswith("(../questions/unequal-data.md)")
     assert list(method_pages.question_lines("nothing")) == ["No question has runs of it."]
 
 
