@@ -15,7 +15,7 @@ from laggard.experiments.league.play import League, play
 from laggard.experiments.league.scores import rank_entrants
 from laggard.experiments.league.setting import LeagueSetting, read_setting
 from laggard.experiments.questions.measures import take, task_of
-from laggard.experiments.questions.numbers import REPORT, by_seed, reported, times_as_large
+from laggard.experiments.questions.numbers import REPORT, by_seed, reported, select, times_as_large
 from laggard.experiments.questions.presentation import interval_text
 from laggard.experiments.questions.question import Answer, LeagueStudy, Question
 from laggard.experiments.questions.words import SeedEstimate, estimate
@@ -134,9 +134,16 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
 
 
 def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bool]:
-    """The seconds to the target by method, and whether the seeds had been seen before."""
+    """The seconds to the target by method, and whether the seeds had been seen before.
+
+    A lost run that has not reached the target before is a miss, as in the league.
+    """
     rows, seen = reported(table, study)
-    return {name: by_seed(rows, TIME, method=name) for name in _methods(rows)}, seen
+    times = {}
+    for name in _methods(rows):
+        own = select(rows, measure=TIME, method=name).set_index("seed")["value"]
+        times[name] = own.sort_index().fillna(np.inf)
+    return times, seen
 
 
 def _methods(rows: pd.DataFrame) -> list[str]:
@@ -166,9 +173,11 @@ def tabulate_times(table: pd.DataFrame) -> Iterator[list[str]]:
 
 
 def _cell(number: SeedEstimate, bold: bool) -> str:
-    """The median with its interval and the misses; a dash for a method that did not enter."""
+    """The median with its interval, misses and lost runs; a dash for a method that did not enter."""
     if number.seeds == 0:
         return "–"
+    if number.lost == number.seeds:
+        return "all lost"
     middle = number.median
     if middle is None or not np.isfinite(middle.value):
         return f"miss ({number.missing} of {number.seeds})"
@@ -177,6 +186,8 @@ def _cell(number: SeedEstimate, bold: bool) -> str:
         text = f"**{text}**"
     if number.missing:
         text = f"{text}, {number.missing} miss"
+    if number.lost:
+        text = f"{text}, {number.lost} lost"
     return text
 
 
@@ -264,7 +275,10 @@ METHODS_FOR_DATA = (
 ONE_LOST = "cluster.slowdowns=[{kind: crash, worker: 15, at: 10}]"
 """A third of the time limit on the even cluster is 10 s."""
 TWO_SPEEDS = "cluster.slowdowns=[{workers: [0, 1, 2, 3, 4, 5, 6, 7], factor: 5}]"
+MILD = "task.partition={name: dirichlet, alpha: 1.0}"
+STRONG = "task.partition={name: dirichlet, alpha: 0.1}"
 on_mnist = partial(LeagueStudy, task="mnist")
+on_two_speeds = partial(on_mnist, "even", methods=METHODS_FOR_DATA)
 FIRST_METHOD = Question(
     name="first-method",
     asks="Which method is the first to a target on my cluster?",
@@ -288,17 +302,9 @@ UNEQUAL_DATA = Question(
     setting="LeNet-5, MNIST, 16 workers of which 8 are 5 times slower, batch 16 on each",
     papers=(),
     studies={
-        "iid": on_mnist("even", methods=METHODS_FOR_DATA, overrides=(TWO_SPEEDS,)),
-        "mild": on_mnist(
-            "even",
-            methods=METHODS_FOR_DATA,
-            overrides=(TWO_SPEEDS, "task.partition={name: dirichlet, alpha: 1.0}"),
-        ),
-        "strong": on_mnist(
-            "even",
-            methods=METHODS_FOR_DATA,
-            overrides=(TWO_SPEEDS, "task.partition={name: dirichlet, alpha: 0.1}"),
-        ),
+        "iid": on_two_speeds(overrides=(TWO_SPEEDS,)),
+        "mild": on_two_speeds(overrides=(TWO_SPEEDS, MILD)),
+        "strong": on_two_speeds(overrides=(TWO_SPEEDS, STRONG)),
     },
     decide=decide_unequal_data,
     tabulate=tabulate_accuracies,

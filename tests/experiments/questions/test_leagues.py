@@ -57,6 +57,15 @@ def test_same_times_share_the_first_place():
     assert answer.number.value == 1.0
 
 
+def test_lost_run_is_a_miss_and_never_first():
+    """In the order of places, too, where a missing number would compare as nothing."""
+    parts = times_of("even", all_reduce=1.0, sgp=np.nan)
+    (answer,) = decide_first_method(table(*parts))
+    assert answer.says == "overlapped all-reduce"
+    cells = {line[0]: line[1:] for line in tabulate_times(table(*parts))}
+    assert cells["sgp"][0] == f"miss ({SEEDS} of {SEEDS})"
+
+
 def test_table_marks_first_places_misses_and_absent_methods():
     parts = [
         *times_of("even", all_reduce=1.0, sgp=0.5, adpsgd=np.inf),

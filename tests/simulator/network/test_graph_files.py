@@ -122,7 +122,7 @@ def test_names_of_nodes_are_ranked_in_natural_order(tmp_path, prefix, width):
         b"0 1\n1 0\n",  # a matrix or edges
         b"0 1 1\n1 0 1\n1 1 0\n",
         b"0 1 0.5\n1 2\n",  # edges, or nodes and their neighbours
-        b"0,1,0,0\n0,0,1,0\n0,0,0,1\n1,0,0,0\n",  # directed, and not said to be so
+        b"0,1,0,0\n0,0,1,0\n0,0,0,1\n1,0,0,0\n",  # directed, without saying so
         b"0,1,nan,1\n1,0,1,0\nnan,1,0,1\n1,0,1,0\n",
         b"0 1 0.5\n1 2 0.5\n2 0 0.5\n1 0 0.25\n",  # two weights of an edge
         b"0 1 half\n",
