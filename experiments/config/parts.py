@@ -101,6 +101,8 @@ class NamedChoice:
             default = default(value)
         try:
             named = self._find(value.get(self.tag, default), info)
+            if self.tag not in value:
+                self._refuse_other_tag(value, named)
             return named.model_validate(value, context=info.context)
         except (ConfigError, ValidationError):
             if not is_from_result(info):
@@ -108,6 +110,17 @@ class NamedChoice:
         # a plugin without its source, or a part with keys of another version
         shape = next(iter(self.kinds.values()))
         return stored_part(shape.get("base", Part)).model_validate(value, context=info.context)
+
+    def _refuse_other_tag(self, value: Mapping[str, Any], named: type[Part]) -> None:
+        """Refuse the name of a part under another key, as `name: gamma` in place of `law: gamma`.
+
+        Raises:
+            ConfigError: there is such a key, which `named`, the default, does not have.
+        """
+        for key, word in value.items():
+            is_name = isinstance(word, str) and word in self.parts
+            if is_name and key not in named.model_fields:
+                raise ConfigError(str(key), f"expected {self.tag}: {word}, got {key}: {word}")
 
     def _parse_simple(self, value: Any) -> Any:
         if value is None and type(None) in self.also:

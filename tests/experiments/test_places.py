@@ -75,16 +75,29 @@ def test_all_keys_are_moved():
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        ({"cluster": {"network": {"preset": "10gbe"}}}, "cluster.preset"),
-        ({"learning_rate": 0.1}, "learning.lr"),
-        ({"evaluate": {"updates": 3}}, r"did you mean every_updates\? Or write stop.updates"),
-        ({"algorithm": {"name": "async_ps", "wait_for": 2}}, "it is a key of k_sync"),
-        ({"cluster": {"wrkers": 3}}, "unknown key; did you mean workers?"),
+        ({"cluster": {"network": {"preset": "10gbe"}}}, "here; write cluster.preset"),
+        ({"learning_rate": 0.1}, r"here; did you mean learning\? Or write learning.lr"),
+        ({"evaluate": {"updates": 3}}, r"here; did you mean every_updates\? Or write stop.updates"),
+        ({"algorithm": {"name": "async_ps", "wait_for": 2}}, "; it is a key of k_sync"),
+        ({"cluster": {"wrkers": 3}}, r"; did you mean workers\?"),
     ],
 )
 def test_unknown_key_has_its_remedy(document, told):
-    with pytest.raises(ConfigError, match=rf"unknown key.*{told}" if told[0] != "u" else told):
+    with pytest.raises(ConfigError, match=f"unknown key *{told}"):
         parse(document)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ({"compute": {"name": "gamma", "mean": 0.1}}, "compute.name: expected law: gamma"),
+        ({"slowdowns": [{"name": "crash", "at": 3}]}, "0.name: expected kind: crash"),
+        ({"compute": {"mean": 0.1, "kind": "pareto"}}, "compute.kind: expected law: pareto"),
+    ],
+)
+def test_name_under_another_key_gets_the_right_one(cluster, told):
+    with pytest.raises(ConfigError, match=told):
+        parse({"cluster": cluster})
 
 
 @pytest.mark.parametrize("term", ["direct all-reduce", "halving_doubling"])
