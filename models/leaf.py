@@ -93,7 +93,7 @@ def read_femnist(file: str, test_file: str) -> Samples:
     expected = f"{pixels}, and y with its label from 0 to {CLASSES - 1}"
     train = list(_read_users("file", file, _decode_images, expected))
     test = list(_read_users("test_file", test_file, _decode_images, expected))
-    return _joined(train, test, CLASSES)
+    return _join_users(train, test, CLASSES)
 
 
 def read_leaf(file: str, test_file: str, shape: str = "") -> Samples:
@@ -107,7 +107,7 @@ def read_leaf(file: str, test_file: str, shape: str = "") -> Samples:
     train = list(_read_users("file", file, _decode, expected))
     test = list(_read_users("test_file", test_file, _decode, expected))
     inputs = _check_alike(train + test)
-    train, test = ([_shaped(user, inputs) for user in users] for users in (train, test))
+    train, test = ([_fill_empty_user(user, inputs) for user in users] for users in (train, test))
     if inputs.dtype.kind == "U":
         if shape:
             raise ValueError(f"shape = {shape}: expected none, since the samples are texts")
@@ -125,7 +125,7 @@ def read_leaf(file: str, test_file: str, shape: str = "") -> Samples:
         if len(user.y) and user.y.max() >= classes:
             got = f"label {user.y.max()} of {user.name!r}"
             raise wrong_file(user.key, user.file, "the labels of the training set", got)
-    return _joined(train, test, classes)
+    return _join_users(train, test, classes)
 
 
 def _sizes_in(shape: str) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ def _sizes_in(shape: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _joined(train: Sequence[User], test: Sequence[User], classes: int) -> Samples:
+def _join_users(train: Sequence[User], test: Sequence[User], classes: int) -> Samples:
     """The samples of all users, in order, with the numbers of those that train."""
     numbers: dict[str, int] = {}  # of users, who may be in several files
     writers = []
@@ -158,7 +158,7 @@ def _joined(train: Sequence[User], test: Sequence[User], classes: int) -> Sample
 
 def _texts(train: Sequence[User], test: Sequence[User]) -> Samples:
     """Texts as numbers of characters, `(samples, positions)`, and the next ones as labels."""
-    samples = _joined(train, test, 0)
+    samples = _join_users(train, test, 0)
     length = samples.x.dtype.itemsize // 4  # numpy's strings have four bytes a character
     inputs = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
     last_labels = samples.y.astype("U1").view(np.uint32).reshape(-1, 1)
@@ -183,7 +183,7 @@ def _check_alike(users: Sequence[User]) -> np.ndarray:
     return first.x
 
 
-def _shaped(user: User, inputs: np.ndarray) -> User:
+def _fill_empty_user(user: User, inputs: np.ndarray) -> User:
     """`user`, whose inputs have the shape and type of `inputs`, also where there are none."""
     if len(user.y):
         return user
@@ -210,8 +210,8 @@ def _read_users(key: str, name: str, decode: Decode, expected: str) -> Iterator[
     for file in files:
         document = _read_document(key, file)
         try:
-            users = [(str(user), document["user_data"][user]) for user in document["users"]]
             counts = _sample_counts(key, file, document)
+            users = [(str(user), document["user_data"][user]) for user in document["users"]]
         except (KeyError, TypeError, IndexError):
             wanted = "a list users, and user_data of each of them"
             raise wrong_file(key, file, wanted, "others") from None
@@ -251,6 +251,9 @@ def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
         raise wrong_file(key, file, "each user once", f"{repeated[0]!r} twice")
+    lacking = [user for user in document["users"] if user not in document["user_data"]]
+    if lacking:
+        raise wrong_file(key, file, "user_data of each of `users`", f"none of {lacking[0]!r}")
     unlisted = sorted(set(document["user_data"]) - set(users), key=natural_key)
     if unlisted:
         raise wrong_file(key, file, "data of listed users alone", f"data of {unlisted[0]!r}")

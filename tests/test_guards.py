@@ -89,11 +89,11 @@ def lose_some(right):
 
 
 def deliver_the_lost(right):
-    def lost(self, message):
+    def record_loss(self, message):
         self.counters.delivered += 1
         right(self, message)
 
-    return lost
+    return record_loss
 
 
 def wait_while_busy(right):
@@ -153,7 +153,7 @@ FAULTS = {
     ),
     "a message is booked as delivered and as lost": (
         "sync_ps",
-        Replaced(simulation.Simulation, "lost", deliver_the_lost),
+        Replaced(simulation.Simulation, "record_loss", deliver_the_lost),
     ),
     "half of the time busy is booked as waiting": (
         "dpsgd",

@@ -178,7 +178,7 @@ def test_pages_have_valid_links_and_short_lines(page):
 
 def test_architecture_names_every_module():
     text = ARCHITECTURE.read_text()
-    assert len(text.splitlines()) <= 180
+    assert len(text.splitlines()) <= 200, "it is read in one sitting: say what can go"
     entries = re.findall(r"^- `([\w/]+)/`:? ((?:.|\n  )*)", text, flags=re.MULTILINE)
     named = {folder: set(re.findall(r"`([a-z0-9_]+)`", entry)) for folder, entry in entries}
     there = {}

@@ -197,7 +197,9 @@ IGNORED = (
 its settings were chosen.
 """
 DEFAULTS_VERSION = 1
-"""Increase it whenever a default changes, since a digest leaves out settings that equal it."""
+"""Add 1 whenever a default changes. A digest leaves out settings that equal their default, so that
+an old run would otherwise have the id of a new one.
+"""
 _defaults: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # as `_defaults_of` gives them
 
 
@@ -216,15 +218,18 @@ def digest_of(config: Config) -> str:
 
 
 def digest_of_settings(resolved: Mapping[str, Any]) -> str:
-    """SHA-256 of a resolved config without the keys in `IGNORED`, to check a stored config.
+    """SHA-256 of settings as plain data, without the keys in `IGNORED`.
 
-    The config may have keys that this version lacks.
+    The settings are a new run's differences from the defaults (`digest_of`), or all of a stored
+    config, to check it; that may have keys that this version lacks.
     """
     document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
-        group = document[owner] if owner else document
-        group.pop(name, None)  # older results lack some
+        mapping = document
+        if owner:
+            mapping = document[owner]
+        mapping.pop(name, None)  # older results lack some
     # a list, since the order of the axes is the order of the members
     document["sweep"] = list(document.get("sweep", {}).items())
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -232,7 +237,8 @@ def digest_of_settings(resolved: Mapping[str, Any]) -> str:
 
 
 def _differences(value: Any, settings: Any) -> Any:
-    """The settings of a part that differ from their defaults, and its name; of a plugin all.
+    """The name of a part and those of its settings that differ from their defaults; all settings of
+    a plugin.
 
     Args:
         settings: all settings of `value`, as plain data.

@@ -25,6 +25,7 @@ from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.installed import describe_owner, installed_plugins
 from laggard.experiments.config.load import BASE, SCALES
 from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.places import MAX_PLACES, places
 from laggard.experiments.config.schema import Part
 from laggard.experiments.config.search import HALVING, RANGE_KINDS, SearchPart
 from laggard.experiments.references import works_of
@@ -34,7 +35,7 @@ from laggard.units import quantities_of
 
 SECTIONS = {
     "methods (algorithm.name)": parts.ALGORITHM,
-    "laws (cluster.compute.law)": cluster.COMPUTE,
+    "laws (cluster.compute.law; each with per and speed)": cluster.COMPUTE,
     "presets (cluster.preset)": cluster.PRESET,
     "slowdowns (cluster.slowdowns)": cluster.SLOWDOWN,
     "failures (cluster.server_crashes, cluster.checkpoint, cluster.members)": cluster.FAILURES,
@@ -87,8 +88,7 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
     Raises:
         ConfigError: a word is none of them.
     """
-    titles = {key.rpartition(".")[2]: title for title in SECTIONS for key in KEY.findall(title)}
-    titles |= {title.split()[0]: title for title in SECTIONS}
+    titles = _names_of_sections()
     if not words:
         yield from _section_lines(SECTIONS)
     for word in words:
@@ -103,6 +103,21 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
                 yield from _entry_lines(word, title, part)
 
 
+def _names_of_sections() -> dict[str, str]:
+    """The names that a user may call a section by -> its title.
+
+    Laws are `laws`, and by their place in a config `law`, `compute` and `cluster.compute`.
+    """
+    names = {}
+    for title, choice in SECTIONS.items():
+        for key in KEY.findall(title):
+            owner, _, word = key.rpartition(".")
+            names[key] = names[word] = title
+            if word == choice.tag and "." in owner:
+                names[owner] = names[owner.rpartition(".")[2]] = title
+    return names | {title.split()[0]: title for title in SECTIONS}
+
+
 def find_entries(name: str, sections: Iterable[str]) -> list[tuple[str, type[Part]]]:
     """The entries called `name`, each with the title of its section.
 
@@ -113,23 +128,29 @@ def find_entries(name: str, sections: Iterable[str]) -> list[tuple[str, type[Par
         (title, choice.parts[name]) for title, choice in SECTIONS.items() if name in choice.parts
     ]
     if not entries:
-        known = [*sections, *(entry for choice in SECTIONS.values() for entry in choice.parts)]
-        hint = suggest(name, known)
-        words = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
-        described = [
-            entry
-            for choice in SECTIONS.values()
-            for entry, part in choice.parts.items()
-            if words.search(_one_line(part.__doc__ or ""))
-        ]
-        if described:  # a term of the field, such as the direct all-reduce
-            hint = f"see `laggard list {described[0]}`"
-        if not hint:
-            names = ", ".join(sections)
-            hint = f"expected one of {names}, or a name that `laggard list` shows"
-        problem = f"{format_value(name)}: unknown name; {hint}"
+        problem = f"{format_value(name)}: unknown name; {_hint(name, list(sections))}"
         raise ConfigError("", problem, "laggard list")
     return entries
+
+
+def _hint(name: str, sections: Sequence[str]) -> str:
+    """The remedy for a name that no section or entry has."""
+    keys = places(Config).get(name.rpartition(".")[2], {})
+    if keys:
+        return f"it is a key, {' or '.join(list(keys)[:MAX_PLACES])}: `laggard schema` describes it"
+    is_term = " " in name or "_" in name  # of the field, such as the direct all-reduce
+    known = [*sections, *(entry for choice in SECTIONS.values() for entry in choice.parts)]
+    spelling = suggest(name, known)
+    if spelling and not is_term:
+        return spelling
+    words = re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
+    for choice in SECTIONS.values():
+        for entry, part in choice.parts.items():
+            if words.search(_one_line(part.__doc__ or "")):
+                return f"see `laggard list {entry}`"
+    if spelling:
+        return spelling
+    return f"expected one of {', '.join(sections)}, or a name that `laggard list` shows"
 
 
 def _example_lines() -> Iterator[str]:

@@ -68,7 +68,11 @@ class NamedChoice:
         kind: type,
         **shape: Any,
     ) -> "NamedChoice":
-        """The choice among the entries of a table, each a `kind`; `shape` goes to `part`."""
+        """The choice among the entries of a table, each a `kind`.
+
+        Args:
+            shape: the arguments of `part`, such as further keys that every entry has.
+        """
         parts = {name: part(recipe, tag, name, **shape) for name, recipe in table.items()}
         return cls(tag, parts, default, {kind: shape})
 

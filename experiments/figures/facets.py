@@ -13,6 +13,8 @@ from laggard.experiments.results.results import as_results
 from laggard.experiments.results.selection import Best, best
 
 MAX_COLOURS, MAX_PANELS, MAX_DASHES = 40, 12, 4
+MAX_COLOURS_WITH_DASHES = 8
+"""Colours up to which a reader can tell dashes of one colour apart as well."""
 MAX_NOTE = 600
 """Characters of the chosen values below a figure."""
 NAME = "name"
@@ -71,10 +73,12 @@ class Facets(NamedTuple):
 
 
 def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool = False) -> Facets:
-    """Give each axis of a sweep its place in a figure: no value of an axis is left out unsaid.
+    """Give each axis of a sweep its place in a figure: every value is drawn, or a note says which
+    are not.
 
     The first axis of names, such as the method, has the colours; without one it is the first axis.
-    The next has panels, the next dashes, where four suffice; the learning rate never has panels.
+    The next has panels. The next has dashes if it has at most four values and there are at most
+    eight colours. The learning rate never has panels.
     All other axes are drawn at their best value for each line, chosen as in `ranking.rank`.
 
     Args:
@@ -151,7 +155,9 @@ def _facet_axes(
         if key in hidden or is_seed(key) or table[key].nunique(dropna=False) < 2:
             continue
         within = table.groupby("run")[key].nunique(dropna=False).max() > 1
-        if (of_runs and within) or (label is not None and key != NAME and not within):
+        is_of_members = of_runs and within  # the figure shows whole runs
+        is_named_by_label = label is not None and key != NAME and not within
+        if is_of_members or is_named_by_label:
             continue
         owner = next((group for group in groups if _follows(table, key, group)), None)
         if owner is None and groups and key != LR and table[key].isna().any():
@@ -188,7 +194,8 @@ def _places(axes: Sequence[FacetAxis]) -> FacetPlaces:
     others = [axis for axis in axes if axis.key != LR]
     rates = [axis for axis in axes if axis.key == LR]
     named = [axis for axis in others if axis.named]
-    colours = [*named, *others, *rates][0]
+    by_preference = [*named, *others, *rates]
+    colours = by_preference[0]
     _check_place(colours, MAX_COLOURS, "lines")
     others = [axis for axis in others if axis is not colours]
     rates = [axis for axis in rates if axis is not colours]
@@ -198,7 +205,8 @@ def _places(axes: Sequence[FacetAxis]) -> FacetPlaces:
         _check_place(panels, MAX_PANELS, "panels")
     dashes = None
     rest = [*others, *rates]
-    if rest and len(rest[0].values) <= MAX_DASHES and len(colours.values) <= MAX_COLOURS // 5:
+    few_colours = len(colours.values) <= MAX_COLOURS_WITH_DASHES
+    if rest and len(rest[0].values) <= MAX_DASHES and few_colours:
         dashes = rest.pop(0)
     return FacetPlaces(colours, panels, dashes, rest)
 

@@ -110,6 +110,9 @@ class Look(NamedTuple):
 class Panels(Generic[PanelGroup]):
     """The panels of a figure: a panel for each group.
 
+    Args:
+        names: the names of the groups, for the error of too many; titles are the caller's.
+
     Attributes:
         groups: the groups, in the order of the panels.
         axes: the panels whose lines the legend names.

@@ -13,18 +13,19 @@ TimesToTarget = Mapping[str, Sequence[float]]
 def rank_entrants(times: TimesToTarget) -> dict[str, int]:
     """The place of each entrant, the best first.
 
-    The least median leads. With it share its place all those whose paired differences from it have
-    a 95 % interval that holds 0. The next place is that after all of these, and so on.
+    The entrant with the least median leads. Another shares the leader's place if the 95 % interval
+    of its paired differences from the leader holds 0. The rest are ranked in the same way, from the
+    next place on. So ties are with a leader, and two that share a place may differ from each other.
     """
-    left = sorted(times, key=lambda name: (*_median_then_mean(times[name]), name))
+    unplaced = sorted(times, key=lambda name: (*_median_then_mean(times[name]), name))
     result: dict[str, int] = {}
-    while left:
-        leader = left[0]
-        others = [name for name in left[1:] if is_tied(times[name], times[leader])]
+    while unplaced:
+        leader = unplaced[0]
+        others = [name for name in unplaced[1:] if is_tied(times[name], times[leader])]
         shared = [leader, *others]
         place = len(result) + 1
         result |= dict.fromkeys(shared, place)
-        left = [name for name in left if name not in shared]
+        unplaced = [name for name in unplaced if name not in shared]
     return result
 
 

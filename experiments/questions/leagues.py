@@ -14,6 +14,7 @@ from laggard.experiments.league.entrants import ALL_REDUCE, names_of_methods
 from laggard.experiments.league.play import League, play
 from laggard.experiments.league.scores import rank_entrants
 from laggard.experiments.league.setting import LeagueSetting, read_setting
+from laggard.experiments.league.words import settings_text
 from laggard.experiments.questions.measures import take, task_of
 from laggard.experiments.questions.numbers import REPORT, by_seed, reported, select, times_as_large
 from laggard.experiments.questions.presentation import interval_text
@@ -71,14 +72,22 @@ def setting_of(study: LeagueStudy, scale: str | None, overrides: Sequence[str]) 
 
 
 def _rows_of(league: League) -> pd.DataFrame:
-    """The numbers of the runs that report, with the target of the league and its time limit."""
+    """The numbers of the runs that report, with the settings that the trials of their method chose,
+    the target of the league and its time limit.
+    """
     measured = take(league.results, (TIME, ACCURACY), [league.target])
     numbers = pd.concat([measured, _accuracies_at(league)], ignore_index=True)
     waits = numbers["measure"].str.startswith(f"{TIME}_")
     numbers["measure"] = numbers["measure"].mask(waits, TIME)
     numbers = numbers.drop(columns="condition")
-    own = {"target": round(league.target, 5), "limit": round(league.limit, 3)}
-    return numbers.assign(role=REPORT, **own, **task_of(league.report))
+    chosen = {row.name: settings_text(row.settings) for row in league.rows}
+    return numbers.assign(
+        role=REPORT,
+        settings=numbers["method"].map(chosen),
+        target=round(league.target, 5),
+        limit=round(league.limit, 3),
+        **task_of(league.report),
+    )
 
 
 def _accuracies_at(league: League) -> pd.DataFrame:
@@ -129,7 +138,7 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
         unit=f"times overlapped all-reduce's speed to {_target_text(table, study)}",
         seen=seen,
         wants=0.2 * number.value,
-        beside={f"seconds of {name}": estimate(values) for name, values in times.items()},
+        beside=_by_method("seconds", table[table["study"] == study], times),
     )
 
 
@@ -144,6 +153,14 @@ def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bo
         own = select(rows, measure=TIME, method=name).set_index("seed")["value"]
         times[name] = own.sort_index().fillna(np.inf)
     return times, seen
+
+
+def _by_method(
+    measure: str, rows: pd.DataFrame, values: Mapping[str, pd.Series]
+) -> dict[str, SeedEstimate]:
+    """The estimate of each method, named with the settings that its trials chose."""
+    chosen = rows.drop_duplicates("method").set_index("method")["settings"]
+    return {f"{measure} of {name} ({chosen[name]})": estimate(own) for name, own in values.items()}
 
 
 def _methods(rows: pd.DataFrame) -> list[str]:
@@ -213,7 +230,7 @@ def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
         unit=f"points more than {OPPONENT} after equal time",
         seen=seen,
         wants=0.5,
-        beside={f"accuracy of {name}": estimate(values) for name, values in accuracy.items()},
+        beside=_by_method("accuracy", rows, accuracy),
     )
 
 

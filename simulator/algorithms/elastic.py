@@ -13,11 +13,17 @@ from laggard.simulator.timing.failures import CrashRule
 class Elastic(Algorithm):
     """A method whose nodes depend on all others, and which may go on after a crash.
 
-    The step under way is lost, with its gradients. For steps of s seconds, a crash at T and a
-    return at R, constant times and restart_seconds r, `restart` ends (R - T) + r + (T mod s) later
-    than without a crash. `shrink` loses (T mod s) + r at the crash and r at the return, and its
-    steps are of the nodes that are up. A node that leaves by a law (`cluster.members`) goes between
-    two steps, so that T mod s is 0.
+    The keys are here; `engine/regrouping` stops the nodes, lets them meet and starts them again.
+
+    The step under way is lost, with its gradients. With constant times, for steps of s seconds, a
+    crash at T, a return at R and r = `restart_seconds`:
+
+    `restart`: the run ends (R - T) + r + (T mod s) later than without a crash: the time away, the
+    meeting, and the lost part of a step.
+    `shrink`: (T mod s) + r is lost at the crash, and r at the return; the steps between them are of
+    the nodes that are up.
+
+    A node that leaves by a law (`cluster.members`) goes between two steps, so that T mod s is 0.
 
     Its roles begin with `node.state`, the optimiser's state after the last update, where that is
     not None, and hand it to `node.apply`.

@@ -19,15 +19,18 @@ from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_o
 class DPSGD(Averaging, Elastic):
     """Decentralised parallel SGD: a node averages with its neighbours and steps by its gradient.
 
+    order                 update                                   seconds a step on a ring
     combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
-    with W doubly stochastic. The times are those of a step on a ring, for N bytes, latency alpha,
-    beta seconds a byte, one card per node with either `sharing`, and gradients of t_c seconds. The
-    first order sends before
-    it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
-    between read and step. The second is `sgp` without overlap, and on the complete graph with
-    weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`.
+    with W doubly stochastic, for N bytes, latency alpha, beta seconds a byte, one card per node with
+    either `sharing`, and gradients of t_c seconds.
+
+    combine_then_adapt sends before it computes, so that messages and gradient overlap; `mixings` is
+    1, since the model is averaged between read and step. adapt_then_combine equals `sgp` without
+    overlap. On the complete graph with weights 1/P, and with an optimiser that is linear in the
+    gradient (SGD, momentum, Nesterov), it equals `sync_ps`.
+
     Each node keeps its own state of the optimiser. W does not depend on the nodes' numbers of
     samples. Staleness 0. With `on_crash: shrink` the graph is that of the nodes that are up, and may
     fall apart.

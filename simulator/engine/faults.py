@@ -68,15 +68,15 @@ def reraise(role: Event) -> None:
 class CrashWatcher(Protocol):
     """The part of a method's group that reacts to crashes, returns and leaves of its nodes."""
 
-    def leaves(self, rank: int) -> None:
+    def before_crash(self, rank: int) -> None:
         """React before node `rank` crashes."""
         ...
 
-    def returns(self, rank: int) -> None:
+    def after_return(self, rank: int) -> None:
         """React after node `rank` is up again."""
         ...
 
-    def asks_to_leave(self, rank: int) -> None:
+    def request_leave(self, rank: int) -> None:
         """Let node `rank`, whose time is up, leave as soon as nothing is lost by it."""
         ...
 
@@ -121,7 +121,7 @@ class Faults:
     def crash(self, rank: int) -> None:
         """Take node `rank` down: its computation and the messages from and to it are lost."""
         if self.watcher is not None:
-            self.watcher.leaves(rank)
+            self.watcher.before_crash(rank)
         self.roles[rank].stop()
         self._machines[rank].crash()
         for (_, peer), event in self._crashes.items():
@@ -147,7 +147,7 @@ class Faults:
         waits = self._crashes.items()
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
         if self.watcher is not None:
-            self.watcher.returns(rank)
+            self.watcher.after_return(rank)
         elif self._readmits and reads is not None:
             self.roles[rank].start_after(reads(self._machines[rank]))
         elif self._readmits:

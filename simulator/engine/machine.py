@@ -46,7 +46,7 @@ class Machine(Node):
     Attributes:
         incarnation: the number of its crashes and returns; odd while it is down.
         mailbox: messages not received yet, and receives that wait for a message.
-        spent: seconds busy, sending, waiting, down; waiting is the remainder at the end.
+        spent: seconds in each state of `recording.trace`; waiting is the remainder at the end.
     """
 
     state: Any = None
@@ -300,20 +300,20 @@ class Machine(Node):
         self._joined[receiver] = target
         return target
 
-    def cancelled(self, work: Work) -> None:
+    def interrupt(self, work: Work) -> None:
         """Interrupt `work`: the node is free, and the event of its end is cancelled."""
         if self._work is work:
             self._spend(BUSY)
             self._work = None
             self._env.cancel(work)
 
-    def lost(self, message: Message) -> None:
+    def record_loss(self, message: Message) -> None:
         """Record that one of the node's messages is lost, and gradients with it."""
         if message.incarnations[0] == self.incarnation:
             self._outgoing -= 1
             if not self._outgoing and self._work is None:
                 self._spend(SENDING)
-        self._services.lost(message)
+        self._services.record_loss(message)
 
     @property
     def idle(self) -> bool:

@@ -90,7 +90,7 @@ class Membership:
         self.leaving.add(rank)
         watcher = self._services.faults.watcher
         if watcher is not None:
-            watcher.asks_to_leave(rank)
+            watcher.request_leave(rank)
         else:
             node = self._services.nodes[rank]
             assert isinstance(node, MemberNode)

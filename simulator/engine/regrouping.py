@@ -42,7 +42,7 @@ class Regrouping:
         if self._down():  # before their first `start`
             self._wait_for_first()
 
-    def leaves(self, rank: int) -> None:
+    def before_crash(self, rank: int) -> None:
         """Stop all nodes, since node `rank` is about to crash."""
         self._newcomers.add(rank)
         if self._running and rank not in self._services.members:
@@ -52,7 +52,7 @@ class Regrouping:
         if self._rule.shrinks:
             self._meet_later()
 
-    def returns(self, rank: int) -> None:
+    def after_return(self, rank: int) -> None:
         """Let node `rank`, which is up again, join: between two steps if the others go on."""
         if self._running:
             if self._boundary is None:
@@ -60,7 +60,7 @@ class Regrouping:
         elif self._meeting is None and (self._rule.shrinks or not self._down()):
             self._meet_later()
 
-    def asks_to_leave(self, rank: int) -> None:
+    def request_leave(self, rank: int) -> None:
         """Let node `rank`, whose time is up, leave: between two steps if it takes part in one."""
         if self._running and self._meeting is None and rank in self._services.members:
             if self._boundary is None:
@@ -68,8 +68,11 @@ class Regrouping:
         else:
             self._services.membership.leave(rank)
 
-    def holds(self, node: "ElasticNode") -> bool:
-        """Whether `node`, which is about to begin a step, has to wait for a node that joins."""
+    def hold(self, node: "ElasticNode") -> bool:
+        """Let `node`, which is about to begin a step, wait if another is to join or leave first.
+
+        The last of the members that wait starts the meeting. Returns whether it waits.
+        """
         if self._boundary is None or node.steps < self._boundary:
             return False
         self._holding.add(node.rank)
@@ -224,7 +227,7 @@ class ElasticNode(Machine):
     def compute(
         self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
     ) -> Work:
-        if self._held:
+        if self._wait_for_others():
             return endless_work(self, len(buckets))
         work = super().compute(weights, read, buckets)
         assert work.gradient is not None
@@ -232,7 +235,7 @@ class ElasticNode(Machine):
         return work
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
-        if self._held:
+        if self._wait_for_others():
             return endless_work(self)
         return super().work(seconds, share=share, of=of)
 
@@ -262,9 +265,8 @@ class ElasticNode(Machine):
         """Updates since the last meeting."""
         return self.version - self.first_version
 
-    @property
-    def _held(self) -> bool:
-        return self.regrouping is not None and self.regrouping.holds(self)
+    def _wait_for_others(self) -> bool:
+        return self.regrouping is not None and self.regrouping.hold(self)
 
     def _make_peers(self) -> NodePeers:
         topology, members = self.topology, self._services.members

@@ -106,12 +106,12 @@ class Server(Client):
         message.size = 0.0
         return self._free
 
-    def cancelled(self, work: Work) -> None:
+    def interrupt(self, work: Work) -> None:
         if self._work is work:
             self._settle()
             if self._work_ends == self._free:
                 self._free = max(self._begun, self._env._now)
-        super().cancelled(work)
+        super().interrupt(work)
 
     def crash(self) -> None:
         self._settle()

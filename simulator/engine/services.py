@@ -98,7 +98,7 @@ class Services(Protocol):
         """Count one node's update by `gradients`; False once the end is reached."""
         ...
 
-    def lost(self, message: Message) -> None:
+    def record_loss(self, message: Message) -> None:
         """Count a lost message, and the gradients that are lost with it."""
         ...
 

@@ -211,13 +211,13 @@ class Simulation:
             self.snapshots.applied()
         return True
 
-    def lost(self, message: Message) -> None:
+    def record_loss(self, message: Message) -> None:
         """Count a lost message, and the gradients that are lost with it.
 
         These are the sender's, if it crashed or sent them to a server: it has no copy of them.
         """
         if self.log is not None:
-            self.log.lost(message)
+            self.log.record_loss(message)
         sender = message.sender
         crashed = sender.incarnation != message.incarnations[0]
         worker = None

@@ -1,4 +1,8 @@
-"""Max-min fair sharing: progressive filling where rates change, and stars in virtual time."""
+"""Max-min fair sharing of any links: which messages are a star, and when rates change.
+
+`star` has the messages that share one link only, in virtual time; `max_min` solves for the rates of
+all others. A network of racks is `nested`, with the compiled solution in `filling`.
+"""
 
 import itertools
 import math
@@ -55,7 +59,7 @@ class MaxMin:
     def withdraw(self, flow: Rated) -> None:
         """Remove `flow` from its links, which the others then share."""
         self._remove(flow)
-        self._rest()
+        self._set_timer()
 
     def touch(self, links: Iterable[Link]) -> None:
         """Solve in this instant for the rates that new bandwidths of `links` affect."""
@@ -75,17 +79,18 @@ class MaxMin:
 
     def _wake(self) -> None:
         """Complete the messages that end now, or solve for rates where links were touched."""
-        done = self._through()
+        done = self._take_ended()
         for flow in done:
             self._remove(flow)
         for flow in sorted(done, key=lambda flow: flow.number):
             flow.passed(0.0)
         # After ends the timer fires once more in this instant, after messages that these cause.
         if self._touched and not done:
-            self._rate()
-        self._rest()
+            self._solve_rates()
+        self._set_timer()
 
-    def _through(self) -> list[Rated]:
+    def _take_ended(self) -> list[Rated]:
+        """The messages whose bytes have passed by now, without their heap entries."""
         done, now = [], self._env.now
         while self._ends:
             end, _, flow = entry = self._ends[0]
@@ -97,10 +102,10 @@ class MaxMin:
             heappop(self._ends)
         return done
 
-    def _rate(self) -> None:
+    def _solve_rates(self) -> None:
         """Solve for the rates that changes on the touched links affect."""
         now = self._env.now
-        touched = [link for link in self._touched if self._rates(link)]
+        touched = [link for link in self._touched if self._is_solved_here(link)]
         changed = refill(touched)
         self.reach = len(changed)
         self._touched = {}
@@ -116,7 +121,7 @@ class MaxMin:
             self._ends = [entry for entry in self._ends if self._holds(entry)]
             heapify(self._ends)
 
-    def _rates(self, link: Link) -> bool:
+    def _is_solved_here(self, link: Link) -> bool:
         """Whether there are messages over `link`, and they are not in a star."""
         return bool(link.flows) and next(iter(link.flows)).group is self
 
@@ -127,7 +132,7 @@ class MaxMin:
 
     def _release_stars(self, touched: Iterable[Link]) -> None:
         for link in touched:
-            if len(link.flows) >= MIN_STAR and self._rates(link) and self.is_star(link):
+            if len(link.flows) >= MIN_STAR and self._is_solved_here(link) and self.is_star(link):
                 self._release(link)
 
     def _release(self, link: Link) -> None:
@@ -153,7 +158,7 @@ class MaxMin:
             for crossed in flow.route
         )
 
-    def _rest(self) -> None:
+    def _set_timer(self) -> None:
         """Set the timer: now where links are touched, else for the first end."""
         while self._ends and not self._holds(self._ends[0]):
             heappop(self._ends)

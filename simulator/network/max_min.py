@@ -29,23 +29,28 @@ def refill(touched: Iterable[Link]) -> list[Rated]:
 
 
 def invalidated(link: Link, solved: dict[Rated, None]) -> list[Rated]:
-    """The messages over `link` outside `solved` that cannot keep their rates."""
+    """The messages over `link` outside `solved` that cannot keep their rates.
+
+    One is faster than the level at which `link` is full, or `link` was its bottleneck and is not
+    any more: it is not full, or has a faster message.
+    """
     others = [flow for flow in link.flows if flow not in solved]
     if not others:
         return others
     shares = [flow.share for flow in link.flows]
-    least = max(shares) * (1 - FILL_ROUNDING)
-    if sum(shares) < link.bandwidth * (1 - FILL_ROUNDING):
-        least = math.inf
-    most = link.level * (1 + FILL_ROUNDING)
+    is_full = sum(shares) >= link.bandwidth * (1 - FILL_ROUNDING)
+    slowest_kept = math.inf  # of the messages whose bottleneck the link was
+    if is_full:
+        slowest_kept = max(shares) * (1 - FILL_ROUNDING)
+    fastest_kept = link.level * (1 + FILL_ROUNDING)
     return [
         flow
         for flow in others
-        if flow.share > most or (flow.bottleneck is link and flow.share < least)
+        if flow.share > fastest_kept or (flow.bottleneck is link and flow.share < slowest_kept)
     ]
 
 
-def fill(flows: Iterable[Rated]) -> Iterable[Link]:
+def fill(flows: Iterable[Rated]) -> list[Link]:
     """Find the max-min fair `share` and `bottleneck` of each of `flows`, others fixed; return the
     links crossed.
 
@@ -82,4 +87,4 @@ def fill(flows: Iterable[Rated]) -> Iterable[Link]:
                         crossed.unallocated -= share
                         crossed.waiting -= 1
         heappop(heap)
-    return links
+    return list(links)

@@ -132,12 +132,12 @@ class CompiledMaxMin(NestedMaxMin):
         flow.left = left - rate * (self._env.now - since)
         self._forget(flow)
 
-    def _through(self) -> list[Rated]:
+    def _take_ended(self) -> list[Rated]:
         now = self._env.now
         rows = self._filling.due(now, math.ulp(now), self._table, len(self._messages))
         return [self._messages[row] for row in rows.tolist()]
 
-    def _rate(self) -> None:
+    def _solve_rates(self) -> None:
         if self._env.instant_goes_on:
             return  # a later event of this instant may touch further links
         touched, self._touched = self._touched, {}
@@ -150,7 +150,7 @@ class CompiledMaxMin(NestedMaxMin):
             ends = self._table[: len(self._messages), self._filling.END]
             self._first = ends.min(initial=math.inf)
 
-    def _rest(self) -> None:
+    def _set_timer(self) -> None:
         if not self._messages:
             self._timer.cancel()
         elif self._touched:

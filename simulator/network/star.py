@@ -195,14 +195,14 @@ class ProcessorSharingStar:
     def complete(self) -> None:
         """Let the messages end whose bytes have passed."""
         self._advance()
-        done = self._through()
+        done = self._take_ended()
         for flow in done:
             self._remove(flow)
         self._reschedule()
         for flow in sorted(done, key=lambda flow: flow.number) if len(done) > 1 else done:
             flow.passed(0.0)
 
-    def _through(self) -> list[Rated]:
+    def _take_ended(self) -> list[Rated]:
         """The messages whose bytes have all passed, up to rounding."""
         done, now = [], self._since
         while entry := earliest(self._unbound_ends, bound=False):

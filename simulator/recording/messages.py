@@ -77,7 +77,7 @@ class MessageLog:
         self._columns["status"][row] = DELIVERED
         self._columns["arrived"][row] = self._env.now
 
-    def lost(self, message: Message) -> None:
+    def record_loss(self, message: Message) -> None:
         """Record that `message` is lost."""
         self._columns["status"][self._under_way.pop(message)] = LOST
 

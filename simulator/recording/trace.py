@@ -37,10 +37,12 @@ class Trace:
         self._env, self._rows = env, bytearray()
         self.counts = dict.fromkeys(STATUSES, 0)
 
-    def record(self, gradient: Gradient | GradientPiece, whole: Gradient, counts: bool) -> None:
+    def record(self, gradient: Gradient | GradientPiece, whole: Gradient, is_final: bool) -> None:
         """Record that the status of `gradient`, `whole` or a piece of it, is final now.
 
-        Each piece of a gradient has a row; it `counts` where it makes the status of `whole` final.
+        Args:
+            is_final: whether the status of `whole` became final by this. Each piece of a gradient
+                has a row, and the gradient is counted once.
         """
         status = gradient.status
         self._rows += pack(
@@ -54,7 +56,7 @@ class Trace:
             gradient._mixings,
             CODES[status],
         )
-        if counts:
+        if is_final:
             self.counts[status] += 1
 
     def columns(self) -> "TraceColumns":

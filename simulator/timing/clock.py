@@ -8,10 +8,10 @@ Events of one instant run in this order. No other module may assume more.
 4. The time limit and evaluations (`LAST`): they see the whole instant.
 5. Snapshots and the like (`at_end_of_instant`).
 
-Moments that a user writes in decimals are held against sums of decimals: 0.1 + 0.1 + 0.1 is
-0.30000000000000004. Within a relative `MOMENT_TOLERANCE` both are one instant. Limits and periods
-(`at_moment`) wait for the events that end so late; an end of work that falls on a crash or a return
-is moved to that moment (`moments`).
+A user writes a moment as a decimal, and the clock reaches it by adding decimals, which is off by
+rounding: 0.1 + 0.1 + 0.1 is 0.30000000000000004. Within a relative `MOMENT_TOLERANCE` both are one
+instant. Limits and periods (`at_moment`) wait for the events that end so late; an end of work that
+falls on a crash or a return is moved to that moment (`moments`).
 
 So with `ties: rank`, workers whose work ends in one instant come in the order in which their work
 began, which at the start is that of their ranks. Limits on updates, epochs and gradients end a run
@@ -123,7 +123,8 @@ class Clock(Environment):
         Where ties are random, its place in the instant is random between `NORMAL` and `LAST`.
         """
         end = self._now + delay
-        # the last of those moments, which may be sums too: all crashes there come first
+        # Several moments may be one instant, since they may be sums as well. The last is taken, so
+        # that the end of work comes after every crash there.
         place = bisect_right(self._moments, end * (1 + MOMENT_TOLERANCE)) - 1
         if place >= 0 and self._moments[place] >= end * (1 - MOMENT_TOLERANCE):
             end = max(self._moments[place], self._now)
@@ -244,7 +245,10 @@ class Clock(Environment):
         return event
 
     def at_end_of_instant(self, call: Callable[[], None]) -> None:
-        """Call `call()` after all else of this instant; it takes no number from other events."""
+        """Call `call()` after all else of this instant.
+
+        Its number is infinite: it uses up none, so that a snapshot changes no order of events.
+        """
         heappush(self._queue, (self._now, LAST, cast(int, inf), self._void_event(call)))
 
     def _void_event(self, call: Callable[[], None]) -> Event:

@@ -36,7 +36,7 @@ Callbacks = tuple[Callable[[Any], None]]
 Owner = Any
 """The node that an event belongs to: a `Machine` of the engine, which this folder does not import.
 
-Events call its methods `cancelled(work)` and `lost(message)`, and its mailbox.
+Events call its methods `interrupt(work)` and `record_loss(message)`, and its mailbox.
 """
 
 
@@ -139,7 +139,7 @@ class Work(Verb):
 
         Work that ended in this instant is withdrawn too; a final status stays.
         """
-        self.node.cancelled(self)
+        self.node.interrupt(self)
         if self._value is not None:
             self._value.cancel()
         early, self.buckets = self.buckets[:-1], ()
@@ -267,7 +267,7 @@ class Message(Verb):
     def lose(self) -> None:
         """Lose the message: it never fires."""
         self._value = PENDING
-        self.sender.lost(self)
+        self.sender.record_loss(self)
 
 
 def new_message(

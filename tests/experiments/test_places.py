@@ -100,6 +100,21 @@ def test_name_under_another_key_gets_the_right_one(cluster, told):
         parse({"cluster": cluster})
 
 
+@pytest.mark.parametrize(
+    "name", ["laws", "law", "compute", "cluster.compute", "cluster.compute.law"]
+)
+def test_section_is_listed_by_its_place(name):
+    first, *entries = describe_entries([name])
+    assert first.startswith("laws (cluster.compute.law; each with per and speed)")
+    assert any(entry.startswith("  gamma: ") for entry in entries)
+
+
+@pytest.mark.parametrize("key", ["per", "cluster.compute.per"])
+def test_key_that_is_asked_for_gets_its_place(key):
+    with pytest.raises(ConfigError, match=r"it is a key, cluster\.compute\.per"):
+        list(describe_entries([key]))
+
+
 @pytest.mark.parametrize("term", ["direct all-reduce", "halving_doubling"])
 def test_term_of_the_field_names_its_entry(term):
     with pytest.raises(ConfigError, match="see `laggard list all_reduce`"):

@@ -57,7 +57,8 @@ def user(**changed):
 IMAGE = [0.5] * 784
 BROKEN = {
     "expected JSON": [b"", user().encode()[:-3], b"<html>", b'{"users": ["\xff"]}', b"[" * 100_000],
-    "expected a list users": [b"[]", b"{}", b'{"users": ["f1"], "user_data": {}}'],
+    "expected a list users": [b"[]", b"{}", b'{"users": "f1"}'],
+    "with none of 'f1': expected user_data of each": [b'{"users": ["f1"], "user_data": {}}'],
     "with none: expected samples": [b'{"users": [], "user_data": {}}', user(x=[], y=[])],
     "expected x with 784 numbers from 0 to 1": [
         json.dumps({"users": ["f1"], "user_data": {"f1": {"y": [1]}}}),

@@ -183,7 +183,7 @@ ENGINE = {
         partial(test_trunks.test_two_data_centres_share_one_trunk, 8, "fifo"),
     ),
     "a trunk shares alike, whatever limits a message elsewhere": (
-        Replaced(fair.MaxMin, "_rate", shares_alike),
+        Replaced(fair.MaxMin, "_solve_rates", shares_alike),
         test_trunks.test_unequal_trunks_leave_rest_to_others,
     ),
     "rates are not solved anew at a change": (

@@ -59,10 +59,10 @@ TORCH: dict[str, tuple[Any, TorchOptimizer]] = {
     "adam": (Adam(), lambda p: torch.optim.Adam(p, LR)),
     "adamw": (AdamW(weight_decay=0.1), lambda p: torch.optim.AdamW(p, LR, weight_decay=0.1)),
 }
-"""Every optimiser, and torch's own that it stands for."""
+"""Each optimiser that torch has too, beside torch's own."""
 
 RULES = [Rule(optimizer, lr=LR) for optimizer, _ in TORCH.values()]
-"""A rule with each optimiser."""
+"""A rule with each optimiser of `TORCH`."""
 LINEAR = [Rule(TORCH[name][0], lr=LR) for name in ("sgd", "momentum", "nesterov")]
 """Rules whose change is linear in the gradients."""
 ADAM = [Rule(TORCH["adam"][0], lr=LR)]

@@ -1,6 +1,7 @@
 """The source of a convolution's passes: products of a kernel with a few places are unrolled."""
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import NamedTuple
 
 from laggard.models.backends.compiled.kernels import SAMPLES
@@ -59,14 +60,14 @@ class Convolution(NamedTuple):
 
     @property
     def image(self) -> int:
-        """Features of memory that both passes use for the result before it is pooled."""
+        """Numbers a sample that both passes keep of the result before it is pooled."""
         if self.pools:
             return self.together * self.down * self.across
         return 0
 
     @property
     def scratch(self) -> int:
-        """Features of memory for the gradient of kernels, sample by sample."""
+        """Numbers a sample of the gradient of kernels, before samples are added up."""
         return self.together * self.area
 
 
@@ -124,7 +125,17 @@ def _tile(conv: Convolution, rows: int, columns: int, target: str, channel: int)
 
 
 def convolution_backward(number: int, conv: Convolution) -> Iterator[str]:
-    """Row by row: one reading of the gradients serves the kernels' and the input's sums."""
+    """The source of the backward pass, which is, for gradients gy of the result,
+
+        gw[o, c, p, q] = sum_{b, i, j} gy[o, i, j, b] x[c, i + p, j + q, b]
+        gx[c, i + p, j + q, b] += w[o, c, p, q] gy[o, i, j, b]
+
+    with output channel o, input channel c, place (i, j) in the result, (p, q) in the kernel, and
+    sample b. The loops over o, c, i, p and blocks of j are written as loops, those over q and the
+    columns s of a block as terms, since a compiler keeps terms in registers. Both sums read a row
+    of gradients once. `t` counts the output channels of a block that are computed together: one in
+    the first layer, which has no gx and so nothing to share.
+    """
     many = 1 if conv.first else conv.together
     size = conv.down * conv.across * SAMPLES
     gradient, channel = ("image", "0") if conv.pools else ("gy", f"o * {size}")
@@ -150,8 +161,8 @@ def convolution_backward(number: int, conv: Convolution) -> Iterator[str]:
                 f"                    w{t}_{q} = w[((o + {t}) * {conv.inputs} + c) * {conv.area} + "
                 f"p * {conv.wide} + {q}]"
             )
-    chunks = -(-conv.across // GRADIENTS)
-    for wide, columns in _blocks(conv.across, -(-conv.across // chunks)):
+    blocks = ceil(conv.across / GRADIENTS)
+    for wide, columns in _blocks(conv.across, ceil(conv.across / blocks)):
         yield f"                    for j in {columns}:"
         row = f"(c * {conv.height} + i + p)"
         yield f"                        xs = ({row} * {conv.width} + j) * {SAMPLES}"

@@ -29,7 +29,8 @@ Variation = Annotated[float, Range(least=1e-6, most=100)]
 class Distribution(Protocol):
     """A distribution of durations: exact `mean` and `std` (s), and `draw` of samples `(n,)`.
 
-    All workers share the generator that `draw` gets, with a state each: it must not be stored.
+    Do not store the generator that `draw` gets: it is one object for all workers, which has the
+    state of the calling worker before each draw.
     """
 
     @property

@@ -35,7 +35,12 @@ SMALL = LeagueStudy(
 
 
 def seconds(study, method, values):
-    return rows("time_to", values, study=study, method=method, target=0.95, limit=30.0)
+    return rows("time_to", values, study=study, target=0.95, limit=30.0, **chose(method))
+
+
+def chose(method):
+    """A method, and the settings of its trials."""
+    return {"method": method, "settings": f"lr 0.1, made for {method}"}
 
 
 def times_of(study, **factors):
@@ -49,6 +54,9 @@ def test_method_that_is_sooner_is_first_and_has_its_factor():
     assert answer.says == "sgp"
     assert answer.number.value == pytest.approx(2.0, rel=1e-12)
     assert CLUSTERS["even"] in answer.asks
+    assert set(answer.beside) == {
+        f"seconds of {name} (lr 0.1, made for {name})" for name in ("all_reduce", "sgp")
+    }
 
 
 def test_same_times_share_the_first_place():
@@ -85,10 +93,10 @@ def test_table_marks_first_places_misses_and_absent_methods():
 def test_most_accurate_method_leads_by_points():
     base = spread(0.90, 0.005, SEEDS)
     parts = [
-        rows("accuracy", base, study="mild", method="sync_ps"),
-        rows("accuracy", base + 0.02, study="mild", method="ringleader"),
-        rows("accuracy_at_samples", base, study="mild", method="sync_ps"),
-        rows("accuracy_at_samples", base + np.inf, study="mild", method="ringleader"),
+        rows("accuracy", base, study="mild", **chose("sync_ps")),
+        rows("accuracy", base + 0.02, study="mild", **chose("ringleader")),
+        rows("accuracy_at_samples", base, study="mild", **chose("sync_ps")),
+        rows("accuracy_at_samples", base + np.inf, study="mild", **chose("ringleader")),
     ]
     (answer,) = decide_unequal_data(table(*parts))
     assert (answer.says, round(answer.number.value, 9)) == ("ringleader", 2.0)
@@ -107,6 +115,8 @@ def test_league_gives_a_row_for_each_method_seed_and_measure(tmp_path):
     assert set(counts.index.get_level_values("measure")) == measures
     assert {"all_reduce", "sync_ps"} <= set(numbers["method"])
     assert numbers["seed"].min() > 2  # none of the seeds that choose
+    settings = numbers.groupby("method")["settings"].unique()
+    assert all(len(own) == 1 and "lr " in own[0] for own in settings)
     # at half as long again as the time limit all-reduce has more than the samples of the limit
     own = numbers[numbers["method"] == "all_reduce"].set_index(["measure", "seed"])["value"]
     assert np.isfinite(own["accuracy_at_samples"]).all()
