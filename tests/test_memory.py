@@ -6,6 +6,9 @@ import sys
 import pytest
 import torch
 
+from laggard.experiments.config.config import parse
+from laggard.experiments.running import run as run_module
+from laggard.experiments.running.sweep import sweep
 from laggard.memory import MIN_LARGE, add, multiply
 
 ENSEMBLE = """
@@ -65,3 +68,48 @@ def test_sums_and_products_are_those_of_torch(entries: int, dtype: torch.dtype) 
         assert found.dtype == expected.dtype
         assert torch.equal(found, expected)
     assert torch.equal(multiply(one, -0.1), one * -0.1)
+
+
+FREED = """
+import gc
+import numpy as np
+from laggard.memory import MIN_LARGE, release_freed
+
+def resident():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["VmRSS"].split()[0]) / 1024
+
+gc.disable()
+blocks = [np.ones(100_000, np.uint8) for _ in range(2_000)]
+last = np.ones(100_000, np.uint8)  # in use above all others
+blocks.append(blocks)  # a cycle
+del blocks
+full = resident()
+release_freed(MIN_LARGE - 1)
+print(full - resident())
+release_freed(MIN_LARGE)
+print(full - resident())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems give memory back by themselves")
+def test_memory_below_a_block_in_use_is_given_back() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", FREED], capture_output=True, text=True, check=True
+    )
+    of_small, of_large = map(float, answer.stdout.split())
+    assert of_small < 20 < 150 < of_large  # of 200 MB
+
+
+def test_run_of_a_large_ensemble_gives_its_memory_back(tmp_path, monkeypatch) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(run_module, "release_freed", released.append)
+    config = {
+        "task": {"model": "logistic", "dataset": "digits"},
+        "cluster": {"workers": 2},
+        "algorithm": {"name": "sync_ps"},
+        "stop": {"updates": 1},
+        "sweep": {"learning.lr": [0.1, 0.2, 0.3]},
+    }
+    sweep(parse(config), tmp_path, jobs=1)
+    assert released == [3 * 7_850]

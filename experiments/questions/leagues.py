@@ -132,8 +132,8 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
     if sharing:
         says = f"{says}, which shares the first place with {' and '.join(sharing)}"
     return Answer(
-        asks=f"Which of {len(places)} methods is the first on a cluster {CLUSTERS[study]}?",
-        says=says,
+        asks=f"Which of {len(places)} methods is the first to a target?",
+        says=f"on a cluster {CLUSTERS[study]}: {says}",
         number=number,
         unit=f"times overlapped all-reduce's speed to {_target_text(table, study)}",
         seen=seen,
@@ -224,8 +224,8 @@ def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
     best = max(accuracy, key=lambda name: float(accuracy[name].median()))
     number = estimate(100 * (accuracy[best] - accuracy[OPPONENT]))
     return Answer(
-        asks=f"Which of {len(accuracy)} methods is most accurate {MIXTURES[study]}?",
-        says=best,
+        asks=f"Which of {len(accuracy)} methods is most accurate after equal time?",
+        says=f"{MIXTURES[study]}: {best}",
         number=number,
         unit=f"points more than {OPPONENT} after equal time",
         seen=seen,

@@ -26,7 +26,9 @@ from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.jobs import Job, JobResult
 from laggard.experiments.running.progress import heartbeat
 from laggard.limits import CpuBudget
+from laggard.memory import release_freed
 from laggard.simulator import Deadlock, Outcome, Stop, Task, simulate
+from laggard.simulator.learning.task import layers_of
 
 MAX_WORKERS_CHECKED = 1024
 """The largest cluster of which `starved_ranks` simulates the ties, in some tenths of a second."""
@@ -101,6 +103,9 @@ def run_spec(
         facts = _end_of_run(spec, outcome) | {"data": data}
         facts |= circumstances(spec, task, perf_counter() - start) | resumed
         store.finish(spec, private, outcome, facts)
+        entries = len(spec.members) * sum(layer.params for layer in layers_of(task))
+        del outcome  # and its models, before their memory is given back
+        release_freed(entries)
         if not keep_snapshot:
             snapshot.unlink(missing_ok=True)
         # another process may have finished the same run meanwhile
