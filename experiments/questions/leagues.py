@@ -242,7 +242,8 @@ def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
     heading = ["median accuracy (%)"]
     for name in studies:
         heading += [f"{MIXTURES[name]}: equal time", "equal samples"]
-    yield heading
+    missing = [name for name in MIXTURES if name not in studies]
+    yield [*heading, *(f"{MIXTURES[name]}: {NOT_RUN}" for name in missing)]
     for method in _methods(table):
         cells = []
         for name in studies:
@@ -250,7 +251,7 @@ def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
             for measure in (ACCURACY, AT_SAMPLES):
                 values = 100 * by_seed(rows, measure, method=method)
                 cells.append(_cell(estimate(values), bold=False))
-        yield [method, *cells]
+        yield [method, *cells, *("" for _ in missing)]
 
 
 OPPONENT = "sync_ps"

@@ -103,6 +103,7 @@ def test_most_accurate_method_leads_by_points():
     heading, *lines = tabulate_accuracies(table(*parts))
     cells = {line[0]: line[1:] for line in lines}
     assert MIXTURES["mild"] in heading[1]
+    assert heading[-1] == f"{MIXTURES['strong']}: not run yet"
     assert cells["sync_ps"][0] == cells["sync_ps"][1]
     assert cells["ringleader"][1] == f"miss ({SEEDS} of {SEEDS})"
 
