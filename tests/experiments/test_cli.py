@@ -443,7 +443,11 @@ def test_list_of_a_section_or_an_entry(laggard):
     assert code == 0
     first = [line for line in out.splitlines() if line and line[0] != " "]
     schedule = "constant (learning.schedule; several in a list multiply)"
-    assert first == ["constant (cluster.compute.law)", schedule, "sync_ps (algorithm.name)"]
+    assert first == [
+        "constant (cluster.compute.law; each with per and speed)",
+        schedule,
+        "sync_ps (algorithm.name)",
+    ]
     assert "      accumulate: mini-batches " in out
     code, out, _ = laggard("list", "all_reduce")
     table = [line.split("  ")[1] for line in out.splitlines() if "  " in line.strip()]
