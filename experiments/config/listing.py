@@ -112,9 +112,10 @@ def _names_of_sections() -> dict[str, str]:
     for title, choice in SECTIONS.items():
         for key in KEY.findall(title):
             owner, _, word = key.rpartition(".")
-            names[key] = names[word] = title
+            places_of_key = [key, word]
             if word == choice.tag and "." in owner:
-                names[owner] = names[owner.rpartition(".")[2]] = title
+                places_of_key += [owner, owner.rpartition(".")[2]]
+            names |= dict.fromkeys(places_of_key, title)
     return names | {title.split()[0]: title for title in SECTIONS}
 
 
