@@ -108,7 +108,7 @@ def _names_of_sections() -> dict[str, str]:
 
     Laws are `laws`, and by their place in a config `law`, `compute` and `cluster.compute`.
     """
-    names = {}
+    names: dict[str, str] = {}
     for title, choice in SECTIONS.items():
         for key in KEY.findall(title):
             owner, _, word = key.rpartition(".")
