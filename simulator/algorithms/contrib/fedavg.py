@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.clients import (
@@ -168,6 +168,8 @@ class Scaffold(InRounds):
     Attributes:
         server_lr: the step along the mean change.
     """
+
+    SPACE: ClassVar = {"learning.momentum": {"choice": [0.0]}}
 
     server_lr: Positive = field(default=1.0, kw_only=True)
 

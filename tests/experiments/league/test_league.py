@@ -17,6 +17,7 @@ from laggard.experiments.league.entrants import (
     clock,
     find_entrants,
     names_of_methods,
+    with_settings,
 )
 from laggard.experiments.league.play import AS_GIVEN, SLOW, _find_slow_worker, play, target_runs
 from laggard.experiments.league.scores import paired_differences, rank_entrants
@@ -377,6 +378,20 @@ def test_method_that_the_cluster_refuses_is_listed(files):
     assert [entrant.name for entrant in entrants] == ["all_reduce", "sync_ps", "async_ps"]
     assert list(refused) == ["delayed"]
     assert "cluster.workers" in refused["delayed"]
+
+
+def test_no_entrant_refuses_what_its_trials_draw(files):
+    """One refused setting would drop a method from every league."""
+    cluster, _ = files()
+    setting = read_setting(cluster, "mnist", "smoke")
+    entrants, _ = find_entrants(setting, names_of_methods([], []), 0)
+    momentum = {entrant.name: entrant.ranges["learning.momentum"]["choice"] for entrant in entrants}
+    for entrant in entrants:
+        for value in momentum[entrant.name]:
+            document = with_settings(entrant.config.explicit(), {"learning.momentum": value})
+            runs(parse(document))
+    assert momentum["scaffold"] == [0.0]
+    assert momentum["sync_ps"] == [0.0, 0.9]
 
 
 def test_method_too_costly_for_one_trial_is_refused(files):
