@@ -2,11 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from laggard.compiled_cache import compile_cached, decorate_functions
 from laggard.models.backends.compiled import kernels, passes
@@ -152,16 +152,16 @@ def _compile(module: ModuleType) -> Passes:
     return Passes(module.differentiate, module.predict)
 
 
-CONTEXT = "_toplevel_target_context"
-"""The attribute in which numba keeps the context that it compiles in, once it is made."""
+CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context")
+"""The attributes in which numba keeps the contexts that it compiles in, once they are made."""
 
 
 @contextmanager
 def _widest_vectors() -> Iterator[None]:
     """Within it, LLVM uses vectors of 512 bits, which it avoids because they slowed down older CPUs.
 
-    Numba reads its settings once, when the context is made in which it compiles. So this is a
-    context of its own: it does not matter who has used numba before, and others' compiled code
+    Numba reads its settings once, when the contexts are made in which it compiles. So these are
+    contexts of our own: it does not matter who has used numba before, and others' compiled code
     stays unchanged. Where the user has chosen a CPU, that one counts.
     """
     if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
@@ -169,19 +169,33 @@ def _widest_vectors() -> Iterator[None]:
         return
     from llvmlite import binding
     from numba import config
-    from numba.core.cpu import CPUContext
     from numba.core.registry import cpu_target
 
     settings, kept = vars(config), vars(cpu_target)
     before = {name: settings[name] for name in ("CPU_NAME", "CPU_FEATURES")}
-    others = kept.get(CONTEXT)
+    others = {name: kept[name] for name in CONTEXTS if name in kept}
     features = f"{binding.get_host_cpu_features().flatten()},-prefer-256-bit"
     settings.update(CPU_NAME=binding.get_host_cpu_name(), CPU_FEATURES=features)
     try:
-        kept[CONTEXT] = CPUContext(cpu_target.typing_context, "cpu")  # type: ignore[no-untyped-call]
+        kept.update(_own_contexts())
         yield
     finally:
         settings.update(before)
-        kept.pop(CONTEXT, None)
-        if others is not None:
-            kept[CONTEXT] = others
+        for name in CONTEXTS:
+            kept.pop(name, None)
+        kept.update(others)
+
+
+@cache
+def _own_contexts() -> Mapping[str, Any]:
+    """Numba's contexts by attribute, with the settings at the first call.
+
+    They are made once: a typing context remembers which of numba's functions are compiled, and a
+    new target context would lack them.
+    """
+    from numba.core.cpu import CPUContext
+    from numba.core.typing.context import Context
+
+    types = Context()  # type: ignore[no-untyped-call]
+    target = CPUContext(types, "cpu")  # type: ignore[no-untyped-call]
+    return dict(zip(CONTEXTS, (types, target), strict=True))

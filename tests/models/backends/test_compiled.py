@@ -412,6 +412,23 @@ def test_processes_share_compiled_sources(tmp_path):
     assert len([path for path in (tmp_path / "laggard" / "compiled").rglob("*.nbc")]) == 4
 
 
+def test_networks_are_compiled_one_after_another():
+    """What numba has compiled for others, or for the network before, is found anew."""
+    import numba
+
+    def least(x, place):
+        return x[min(place, len(x) - 1)]
+
+    x = np.arange(3.0)
+    assert numba.njit(least)(x, 5) == 2
+    for _ in range(2):
+        with compiler._widest_vectors():
+            last = numba.njit(least)
+            last.compile("f8(f8[::1], i8)")
+        assert last(x, 5) == 2
+    assert numba.njit(least)(x, 1) == 1
+
+
 def test_compiling_needs_no_folder_for_cache(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
