@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from laggard.models.backends.compiled.convolution import (
     convolution_backward,
     convolution_forward,
 )
-from laggard.models.backends.compiled.kernels import SAMPLES
 
 HEADER = """
 from numba import njit
@@ -26,6 +26,7 @@ entry = njit(
     nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED
 )
 """
+VECTORS = Path(__file__).with_name("vectors.py")
 DECORATORS = {
     "differentiate": "@entry",
     "predict": "@entry",
@@ -40,7 +41,7 @@ def source(convolutions: Sequence[Convolution]) -> str:
         HEADER,
         *decorate_functions(kernels, DECORATORS),
         *decorate_functions(passes, DECORATORS),
-        *products(),
+        VECTORS.read_text(encoding="utf-8"),
     ]
     for number, convolution in enumerate(convolutions):
         lines += [
@@ -60,45 +61,6 @@ def dispatch(name: str, arguments: str, count: int) -> Iterator[str]:
         yield f"    if number == {number}:"
         yield f"        {name}_{number}({arguments})"
     yield "    return"
-
-
-def products() -> Iterator[str]:
-    """The products of a matrix with all samples, in blocks of rows and terms."""
-    yield from product("multiply", 2, 8, "a[{row} * terms + {term}]")
-    yield from product("multiply_transposed", 4, 4, "a[{term} * rows + {row}]")
-
-
-def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
-    """y += A x in blocks of `rows` rows of A and `terms` terms, with single ones at the end."""
-    yield "@compiled"
-    yield f"def {name}(a, x, y, rows, terms):"
-    for many, ks in (
-        (terms, f"range(0, terms - {terms - 1}, {terms})"),
-        (1, f"range(terms - terms % {terms}, terms)"),
-    ):
-        yield f"    for k in {ks}:"
-        yield f"        xs = x[k * {SAMPLES} :]"
-        for high, ms in (
-            (rows, f"range(0, rows - {rows - 1}, {rows})"),
-            (1, f"range(rows - rows % {rows}, rows)"),
-        ):
-            yield f"        for m in {ms}:"
-            yield f"            ys = y[m * {SAMPLES} :]"
-            for i in range(high):
-                for j in range(many):
-                    yield (
-                        f"            a{i}_{j} = "
-                        f"{entry.format(row=f'(m + {i})', term=f'(k + {j})')}"
-                    )
-            yield f"            for b in range({SAMPLES}):"
-            for j in range(many):
-                yield f"                x{j} = xs[{j * SAMPLES} + b]"
-            for i in range(high):
-                place = f"ys[{i * SAMPLES} + b]"
-                yield (
-                    f"                {place} = {place} + "
-                    f"({' + '.join(f'a{i}_{j} * x{j}' for j in range(many))})"
-                )
 
 
 DIFFERENTIATE = (

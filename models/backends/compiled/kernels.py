@@ -18,18 +18,46 @@ Integers = NDArray[np.int64]
 Single = float | np.floating[Any]
 
 SAMPLES = 32  # in one pass; more are added up in passes of so many
+TILE_ROWS = 8  # rows of a product at a time; where compiled, as many as suit the CPU
+TILE = 16  # rows and columns that are transposed at a time
 ZERO, ONE = np.float32(0), np.float32(1)
 
 IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
 """Units whose derivative is a function of their output, so that they can overwrite their input."""
 
 
-def gather(x: Floats, index: Integers, y: Floats) -> None:
-    """The samples `index` of `x` `(samples, features)`; beyond them the last again."""
-    for k in range(x.shape[1]):
+def add_row(
+    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
+) -> None:
+    """y[b] += sum_k a[k * down] x[k, b], for all samples b. Of `vectors`, where compiled."""
+    for k in range(terms):
         for b in range(SAMPLES):
-            sample = index[b if b < len(index) else -1]
-            y[k * SAMPLES + b] = x[sample, k]
+            y[b] += a[k * down] * x[k * SAMPLES + b]
+
+
+def add_rows(
+    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
+) -> None:
+    """`add_row` for TILE_ROWS rows of a and y. Of `vectors`, where compiled."""
+    for m in range(TILE_ROWS):
+        add_row(a[m * across :], across, down, x, y[m * apart :], apart, terms)
+
+
+def transpose_block(x: Floats, x_apart: Any, y: Floats, y_apart: Any) -> None:
+    """y' = x for TILE rows and columns. Of `vectors`, where compiled."""
+    for m in range(TILE):
+        for n in range(TILE):
+            y[n * y_apart + m] = x[m * x_apart + n]
+
+
+def gather(x: Floats, index: Integers, rows: Floats, y: Floats) -> None:
+    """The samples `index` of `x` `(samples, features)`; beyond them the last again."""
+    features = x.shape[1]
+    for b in range(SAMPLES):
+        sample = x[index[min(b, len(index) - 1)]]
+        for k in range(features):
+            rows[b * features + k] = sample[k]
+    transpose(rows, SAMPLES, features, features, y, SAMPLES)
 
 
 def set_all(x: Floats, value: Single) -> None:
@@ -65,11 +93,18 @@ def add_places(x: Floats, places: int, scratch: Floats) -> Any:
     return add_samples(scratch, 0)
 
 
-def transpose(x: Floats, start: int, features: int, y: Floats) -> None:
-    """Up to SAMPLES features of `x` from `start` on, as a matrix `(SAMPLES, SAMPLES)`."""
-    for k in range(min(SAMPLES, features - start)):
-        for b in range(SAMPLES):
-            y[b * SAMPLES + k] = x[(start + k) * SAMPLES + b]
+def transpose(x: Floats, rows: Any, columns: Any, x_apart: Any, y: Floats, y_apart: Any) -> None:
+    """y' = x for a matrix x `(rows, columns)`; `apart` are the numbers from a row to the next."""
+    whole_rows, whole_columns = rows - rows % TILE, columns - columns % TILE
+    for m in range(0, whole_rows, TILE):
+        for n in range(0, whole_columns, TILE):
+            transpose_block(x[m * x_apart + n :], x_apart, y[n * y_apart + m :], y_apart)
+    for m in range(rows):
+        rest = whole_columns
+        if m >= whole_rows:
+            rest = 0
+        for n in range(rest, columns):
+            y[n * y_apart + m] = x[m * x_apart + n]
 
 
 def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from laggard.models.backends.compiled.kernels import (
     SAMPLES,
+    TILE_ROWS,
     ZERO,
     Floats,
     Integers,
@@ -18,6 +19,8 @@ from laggard.models.backends.compiled.kernels import (
     activate,
     add_columns,
     add_places,
+    add_row,
+    add_rows,
     copy,
     crop,
     cross_entropy,
@@ -54,14 +57,42 @@ FIELDS = 18
 ) = range(18)
 # kinds; each convolution of a network has its own, from the last on
 COPY, LINEAR, POOL, PAD, CONVOLUTION = range(5)
+TERMS = 128
+"""Terms of a product that are added up at a time: their SAMPLES columns stay in the fastest cache."""
 
 
-def multiply(a: Floats, x: Floats, y: Floats, rows: int, terms: Any) -> None:
-    """y += A x, for a matrix `(rows, terms)` and all samples: generated."""
+def multiply(
+    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, rows: Any, terms: Any
+) -> None:
+    """y += A x, for a matrix A `(rows, terms)` and SAMPLES columns of x and y.
+
+    Args:
+        a: the entry (m, k) of A is a[m * across + k * down].
+        apart: the numbers from one row of y to the next.
+    """
+    for k in range(0, terms, TERMS):
+        count = min(terms - k, TERMS)
+        xs = x[k * SAMPLES :]
+        for m in range(0, rows - TILE_ROWS + 1, TILE_ROWS):
+            add_rows(a[m * across + k * down :], across, down, xs, y[m * apart :], apart, count)
+        for m in range(rows - rows % TILE_ROWS, rows):
+            add_row(a[m * across + k * down :], across, down, xs, y[m * apart :], apart, count)
 
 
-def multiply_transposed(a: Floats, x: Floats, y: Floats, rows: int, terms: int) -> None:
-    """y += A' x, for a matrix `(terms, rows)` and all samples: generated."""
+def add_outer_products(
+    gy: Floats, x: Floats, outputs: int, inputs: int, scratch: Floats, gradient: Floats
+) -> None:
+    """gradient[o * inputs + k] += sum_b gy[o, b] x[k, b], for SAMPLES inputs k at a time."""
+    product = scratch[SAMPLES * SAMPLES : (SAMPLES + outputs) * SAMPLES]
+    for start in range(0, inputs, SAMPLES):
+        count = min(SAMPLES, inputs - start)
+        transpose(x[start * SAMPLES :], count, SAMPLES, SAMPLES, scratch, SAMPLES)
+        if count == SAMPLES:
+            multiply(gy, SAMPLES, 1, scratch, gradient[start:], inputs, outputs, SAMPLES)
+        else:  # such a product would reach beyond the rows of the gradient
+            set_all(product, ZERO)
+            multiply(gy, SAMPLES, 1, scratch, product, SAMPLES, outputs, SAMPLES)
+            add_columns(product, outputs, start, inputs, gradient)
 
 
 def convolve(
@@ -103,7 +134,7 @@ def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
                 if step[BIAS] >= 0:
                     start = w[step[BIAS] + o]
                 set_all(y[o * SAMPLES : (o + 1) * SAMPLES], start)
-            multiply(weight, x, y, outputs, inputs)
+            multiply(weight, inputs, 1, x, y, SAMPLES, outputs, inputs)
         elif kind == POOL:
             pool(x, channels, height, width, y, winners)
         elif kind == PAD:
@@ -140,15 +171,10 @@ def backward(
         if kind == COPY:
             copy(gy, gx)
         elif kind == LINEAR:
-            product = scratch[SAMPLES * SAMPLES : (SAMPLES + outputs) * SAMPLES]
-            for start in range(0, inputs, SAMPLES):
-                transpose(x, start, inputs, scratch)
-                set_all(product, ZERO)
-                multiply(gy, scratch, product, outputs, np.int64(SAMPLES))
-                add_columns(product, outputs, start, inputs, to_weight)
+            add_outer_products(gy, x, outputs, inputs, scratch, to_weight)
             if number > first:  # nothing before the first step with parameters needs a gradient
                 set_all(gx, ZERO)
-                multiply_transposed(weight, gy, gx, inputs, outputs)
+                multiply(weight, 1, inputs, gy, gx, SAMPLES, inputs, outputs)
         elif kind == POOL:
             unpool(gy, winners, channels, height, width, gx)
         elif kind == PAD:
@@ -177,7 +203,7 @@ def differentiate(
     set_all(gradient, ZERO)
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]
-        gather(x, batch, space[steps[0][X] :])
+        gather(x, batch, space[steps[0][SCRATCH] :], space[steps[0][X] :])
         forward(steps, numbers, w, space)
         loss += cross_entropy(y, last[OUTPUTS], labels, batch, share, gy)
         backward(steps, numbers, w, space, first, gradient)
@@ -198,7 +224,7 @@ def predict(
     y = space[last[Y] : last[Y] + last[OUTPUTS] * SAMPLES]
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]
-        gather(x, batch, space[steps[0][X] :])
+        gather(x, batch, space[steps[0][SCRATCH] :], space[steps[0][X] :])
         forward(steps, numbers, w, space)
         for b in range(len(batch)):
             for k in range(last[OUTPUTS]):

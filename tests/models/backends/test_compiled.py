@@ -43,6 +43,7 @@ CHAINS = {
     "images": (images, IMAGE),
     "mlp": (lambda: MLP(hidden=(7, 35)).build((2, 3), CLASSES), (2, 3)),
     "wide": (lambda: MLP(hidden=(3,)).build((67,), CLASSES), (67,)),
+    "long sums": (lambda: MLP(hidden=(40,)).build((150,), CLASSES), (150,)),
     "logistic": (lambda: Logistic().build(ROWS, CLASSES), ROWS),
     "no bias": (lambda: nn.Linear(6, CLASSES, bias=False), ROWS),
     "units that follow units": (

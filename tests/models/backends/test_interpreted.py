@@ -24,7 +24,11 @@ SAMPLES, CLASSES = 37, 3
 
 
 @pytest.fixture(autouse=True)
-def _interpreted(monkeypatch):
+def _interpreted(monkeypatch, tmp_path):
+    no_vectors = tmp_path / "vectors.py"
+    no_vectors.write_text("")
+    monkeypatch.setattr(compiler, "VECTORS", no_vectors)
+
     def passes(convolutions):
         module = execute_source(source(convolutions))
         return compiler.Passes(module.differentiate, module.predict)
