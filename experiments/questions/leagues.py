@@ -28,8 +28,8 @@ TIME, ACCURACY, AT_SAMPLES = "time_to", "accuracy", "accuracy_at_samples"
 after as many samples as the overlapped all-reduce learns from within the time limit.
 """
 SMOKE, SMOKE_BUDGET, SMOKE_METHODS = "smoke", 4, 1
-MethodTimes = Mapping[str, pd.Series]
-"""Seconds to the target of each seed, by method."""
+MethodNumbers = Mapping[str, pd.Series]
+"""Seconds to the target of each seed, or its accuracy, by method."""
 
 
 def play_study(
@@ -124,16 +124,13 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
     times, seen = _seconds_to_target(table, study)
     places = rank_entrants(times)
     first, *_ = places
-    sharing = [name for name, place in places.items() if place == 1 and name != first]
     number = times_as_large(times[ALL_REDUCE], times[first])
     says = first
     if first == ALL_REDUCE:
         says = "overlapped all-reduce"
-    if sharing:
-        says = f"{says}, which shares the first place with {' and '.join(sharing)}"
     return Answer(
         asks=f"Which of {len(places)} methods is the first to a target?",
-        says=f"on a cluster {CLUSTERS[study]}: {says}",
+        says=f"on a cluster {CLUSTERS[study]}: {says}{_sharing(places)}",
         number=number,
         unit=f"times overlapped all-reduce's speed to {_target_text(table, study)}",
         seen=seen,
@@ -142,7 +139,15 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
     )
 
 
-def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodTimes, bool]:
+def _sharing(places: Mapping[str, int]) -> str:
+    """The methods that share the first place with the first of `places`."""
+    sharing = [name for name, place in places.items() if place == 1][1:]
+    if not sharing:
+        return ""
+    return f", which shares the first place with {' and '.join(sharing)}"
+
+
+def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodNumbers, bool]:
     """The seconds to the target by method, and whether the seeds had been seen before.
 
     A lost run that has not reached the target before is a miss, as in the league.
@@ -220,12 +225,13 @@ def decide_unequal_data(table: pd.DataFrame) -> list[Answer]:
 
 def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
     rows, seen = reported(table, study)
-    accuracy = {name: by_seed(rows, ACCURACY, method=name) for name in _methods(rows)}
-    best = max(accuracy, key=lambda name: float(accuracy[name].median()))
+    accuracy = _accuracies(rows, ACCURACY)
+    places = _places_by_accuracy(accuracy)
+    best, *_ = places
     number = estimate(100 * (accuracy[best] - accuracy[OPPONENT]))
     return Answer(
         asks=f"Which of {len(accuracy)} methods is most accurate after equal time?",
-        says=f"{MIXTURES[study]}: {best}",
+        says=f"{MIXTURES[study]}: {best}{_sharing(places)}",
         number=number,
         unit=f"points more than {OPPONENT} after equal time",
         seen=seen,
@@ -234,9 +240,20 @@ def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
     )
 
 
+def _accuracies(rows: pd.DataFrame, measure: str) -> MethodNumbers:
+    """The accuracy of each seed, by method; infinite where a run has too few samples."""
+    return {name: by_seed(rows, measure, method=name) for name in _methods(rows)}
+
+
+def _places_by_accuracy(accuracy: MethodNumbers) -> dict[str, int]:
+    """Places by the share of wrong answers: the least is best, and a lost run is worst."""
+    wrong = {name: (1 - own).abs().fillna(np.inf) for name, own in accuracy.items()}
+    return rank_entrants(wrong)
+
+
 def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
     """A heading, and a row a method: its median accuracy (%) for each mixture of labels, after equal
-    time and after equal samples.
+    time and after equal samples, the first places bold.
     """
     studies = [name for name in MIXTURES if name in set(table["study"])]
     heading = ["median accuracy (%)"]
@@ -244,13 +261,16 @@ def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
         heading += [f"{MIXTURES[name]}: equal time", "equal samples"]
     missing = [name for name in MIXTURES if name not in studies]
     yield [*heading, *(f"{MIXTURES[name]}: {NOT_RUN}" for name in missing)]
+    columns = []
+    for name in studies:
+        rows, _ = reported(table, name)
+        columns += [_accuracies(rows, measure) for measure in (ACCURACY, AT_SAMPLES)]
+    places = [_places_by_accuracy(column) for column in columns]
     for method in _methods(table):
         cells = []
-        for name in studies:
-            rows, _ = reported(table, name)
-            for measure in (ACCURACY, AT_SAMPLES):
-                values = 100 * by_seed(rows, measure, method=method)
-                cells.append(_cell(estimate(values), bold=False))
+        for column, place in zip(columns, places, strict=True):
+            number = estimate(100 * column.get(method, pd.Series(dtype=float)))
+            cells.append(_cell(number, place.get(method) == 1))
         yield [method, *cells, *("" for _ in missing)]
 
 

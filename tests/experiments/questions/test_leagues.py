@@ -104,8 +104,9 @@ def test_most_accurate_method_leads_by_points():
     cells = {line[0]: line[1:] for line in lines}
     assert MIXTURES["mild"] in heading[1]
     assert heading[-1] == f"{MIXTURES['strong']}: not run yet"
-    assert cells["sync_ps"][0] == cells["sync_ps"][1]
+    assert cells["ringleader"][0].startswith("**")
     assert cells["ringleader"][1] == f"miss ({SEEDS} of {SEEDS})"
+    assert cells["sync_ps"][1] == f"**{cells['sync_ps'][0]}**"
 
 
 def test_league_gives_a_row_for_each_method_seed_and_measure(tmp_path):
