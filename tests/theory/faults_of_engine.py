@@ -1,6 +1,5 @@
 """Faults of networks, the clock and the arithmetic of gradients."""
 
-import random
 from functools import partial
 from heapq import heappush
 from itertools import count
@@ -16,6 +15,7 @@ from laggard.simulator.timing.distributions import Durations
 from tests.faults import Replaced
 from tests.theory import (
     test_engine,
+    test_gossip_times,
     test_heterogeneity,
     test_membership,
     test_network_changes,
@@ -46,14 +46,6 @@ def trunks_of_ones_own(right: Any) -> Any:
     def between(*given: Any) -> Any:
         latency, links = right(*given)
         return latency, {(str(next(messages)), *ends): speed for ends, speed in links.items()}
-
-    return between
-
-
-def trunk_for_both_ways(right: Any) -> Any:
-    def between(*given: Any) -> Any:
-        latency, links = right(*given)
-        return latency, {(kind, number // 2): speed for (kind, number), speed in links.items()}
 
     return between
 
@@ -95,11 +87,6 @@ def without_caps(right: Any) -> Any:
         self._level = self.link.bandwidth / flows
 
     return balance
-
-
-def losing_messages(right: Any) -> Any:
-    sent = count(1)
-    return lambda self, *given: right(self, *given) if next(sent) % 10 else None
 
 
 def another_duration_each(right: Any) -> Any:
@@ -148,11 +135,11 @@ ENGINE = {
     ),
     "messages are half as large": (
         Replaced(transport.Transport, "carry", half_as_large),
-        partial(test_networks.test_message_takes_latency_and_transfer, "fair"),
+        partial(test_networks.test_message_takes_latency_and_transfer, 0.25, "fair"),
     ),
     "latency is paid twice": (
         Replaced(transport.Transport, "_between", latency_twice),
-        test_networks.test_message_without_bytes_takes_latency,
+        partial(test_networks.test_message_takes_latency_and_transfer, 0.0, "fair"),
     ),
     "cards are half duplex": (
         Replaced(transport.Transport, "_link", half_duplex),
@@ -178,10 +165,6 @@ ENGINE = {
         Replaced(groups.Trunks, "between", trunks_of_ones_own),
         partial(test_trunks.test_two_data_centres_share_one_trunk, 8, "fair"),
     ),
-    "both directions of a trunk are one link": (
-        Replaced(groups.Trunks, "between", trunk_for_both_ways),
-        partial(test_trunks.test_two_data_centres_share_one_trunk, 8, "fifo"),
-    ),
     "a trunk shares alike, whatever limits a message elsewhere": (
         Replaced(fair.MaxMin, "_solve_rates", shares_alike),
         test_trunks.test_unequal_trunks_leave_rest_to_others,
@@ -194,17 +177,13 @@ ENGINE = {
         Replaced(latency.Latencies, "schedule", overtaking),
         test_network_changes.test_messages_to_node_do_not_overtake,
     ),
-    "every tenth message is lost": (
-        Replaced(transport.Transport, "carry", losing_messages),
-        partial(one_method, "it gets on", "sync_ps"),
-    ),
     "durations are another worker's": (
         Replaced(Durations, "next", another_duration_each),
         test_engine.test_worker_keeps_durations_in_other_runs,
     ),
     "a slow worker is as fast as the others": (
         Replaced(machine, "apply_slowdowns", lambda right: lambda seconds, now, slowdowns: seconds),
-        test_times.test_speed_up_shows_one_slow_worker,
+        partial(test_gossip_times.test_slow_node_delays_synchronous_peers_only, "sync_ps"),
     ),
     "cancelled work goes on": (
         Replaced(events.Work, "cancel", cancel_the_gradient_only),
@@ -221,19 +200,6 @@ ENGINE = {
         ),
         partial(test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 2", True),
     ),
-    "rescaled workers count by the inverse of their time": (
-        Replaced(
-            Rescaled,
-            "correct",
-            lambda right: (
-                lambda self, value, *given: (
-                    value * value / right(self, value, *given)[0],
-                    right(self, value, *given)[1],
-                )
-            ),
-        ),
-        partial(test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 5", True),
-    ),
     "a worker learns what its neighbour should": (
         Replaced(
             QuadraticForm,
@@ -245,9 +211,5 @@ ENGINE = {
     "gradients are those of other weights": (
         Replaced(pool.GradientPool, "_evaluate", at_other_weights),
         partial(one_method, "deferred = immediate evaluation"),
-    ),
-    "a global random stream": (
-        Replaced(Durations, "next", lambda right: lambda self: right(self) * random.random()),
-        partial(one_method, "the same seed is the same run"),
     ),
 }

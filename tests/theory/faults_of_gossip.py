@@ -7,7 +7,6 @@ from typing import Any
 
 from laggard.simulator.algorithms import averaging, gossip
 from laggard.simulator.algorithms.contrib import choco, d2, matcha, qg_dsgdm, relay_sgd
-from laggard.simulator.learning.rules import SGD
 from laggard.simulator.learning.rules.rule import Rule
 from tests.faults import Replaced, settings
 from tests.theory import test_gossip_data, test_gossip_times
@@ -17,19 +16,6 @@ from tests.theory.faults_of_nodes import OTHER_ORDER, without_itself
 def as_dpsgd(order: str) -> Callable[[Any], Any]:
     """The nodes of D-PSGD in the place of others."""
     return lambda right: lambda self, node: gossip.DPSGD(self.rule, order).worker(node)  # type: ignore[arg-type]
-
-
-def with_estimates(change: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Averages in which `change(own, mean)` stands for what is averaged beside the model."""
-
-    def wrong(right: Any) -> Any:
-        def average(self: Any, node: Any, step: int, *models: Any) -> Any:
-            mean, *means = yield from right(self, node, step, *models)
-            return [mean, *map(change, models[1:], means)]
-
-        return average
-
-    return wrong
 
 
 def one_model(right: Any) -> Any:
@@ -70,14 +56,6 @@ def to_everybody(received: Any) -> Any:
 minimum = test_gossip_data.test_corrected_gossip_reaches_minimum_of_mean_loss
 loop = test_gossip_data.test_models_match_loop_over_matrices
 GOSSIP: dict[str, tuple[Any, ...]] = {
-    "gradient tracking averages no estimates": (
-        Replaced(averaging.Averaging, "average", with_estimates(lambda own, mean: own)),
-        partial(minimum, "gradient_tracking", "ring"),
-    ),
-    "estimates shrink in every average": (
-        Replaced(averaging.Averaging, "average", with_estimates(lambda own, mean: 0.99 * mean)),
-        partial(test_gossip_data.test_estimates_sum_to_gradients, "ring"),
-    ),
     "gradient tracking's messages have one model": (
         Replaced(averaging, "tell", one_model),
         partial(
@@ -87,24 +65,13 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
             "fair",
         ),
     ),
-    "gradient tracking sends estimates for nothing": (
-        Replaced(averaging, "tell", one_model),
-        partial(
-            test_gossip_times.test_step_sends_models_along_edges_both_ways,
-            "gradient_tracking",
-        ),
-    ),
     "D2 forgets what averages have changed": (
         Replaced(d2.D2, "worker", as_dpsgd("adapt_then_combine")),
         partial(minimum, "d2, W", "ring"),
     ),
-    "D2 is lazy where it should not be": (
-        Replaced(d2.D2, "worker", settings(lazy=lambda self: not self.lazy)),
-        partial(loop, "d2, W", "ring"),
-    ),
     "a schedule is ignored": (
         Replaced(Rule, "rate", lambda right: lambda self, state: self.lr),
-        partial(test_gossip_data.test_sum_moves_by_gradients_at_scheduled_rate, 20.0),
+        test_gossip_data.test_sum_moves_by_gradients_at_scheduled_rate,
     ),
     "nodes average without themselves": (
         Replaced(averaging, "combine", without_itself),
@@ -116,35 +83,15 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
     ),
     "quasi-global momentum adapts after it combined": (
         Replaced(qg_dsgdm.QGDSGDm, "worker", as_dpsgd("combine_then_adapt")),
-        partial(test_gossip_data.test_no_momentum_equals_dpsgd, "decay unset"),
-    ),
-    "quasi-global momentum is each node's own": (
-        Replaced(qg_dsgdm.QGDSGDm, "worker", as_dpsgd("adapt_then_combine")),
-        partial(loop, "qg_dsgdm, mu = b", "ring"),
+        partial(test_gossip_data.test_special_settings_equal_dpsgd, "qg_dsgdm, b = 0, decay unset"),
     ),
     "quasi-global momentum is not divided by the rate": (
         Replaced(qg_dsgdm, "reciprocal", lambda right: lambda rate: 1.0),
         partial(loop, "qg_dsgdm, mu = b", "ring"),
     ),
-    "mu is always b": (
-        Replaced(qg_dsgdm.QGDSGDm, "worker", settings(decay=lambda self: None)),
-        partial(loop, "qg_dsgdm, mu = .6, b = .9", "ring"),
-    ),
     "sums are sent back to where they came from": (
         Replaced(relay_sgd.RelaySGD, "relay", relaying(to_everybody)),
-        partial(test_gossip_data.test_relayed_constants_have_exact_mean_after_diameter, "path"),
-    ),
-    "nodes relay nothing": (
-        Replaced(relay_sgd.RelaySGD, "relay", relaying(lambda received: {})),
         partial(test_gossip_data.test_relayed_models_are_late_by_distance, "path", False),
-    ),
-    "relayed sums miss the node's own model": (
-        Replaced(
-            relay_sgd,
-            "add_received",
-            lambda right: lambda weights, received: right(0 * weights, received),
-        ),
-        partial(minimum, "relay_sgd", "path"),
     ),
     "each node has a coin of its own": (
         Replaced(
@@ -152,15 +99,7 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
             "worker",
             lambda right: lambda self, node: right(replace(self, coin=node.rank), node),
         ),
-        partial(test_gossip_data.test_mean_matrix_is_identity_less_share_of_laplacian, "ring"),
-    ),
-    "a matching is active with probability 1 - c": (
-        Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: 1 - self.activation)),
-        partial(test_gossip_data.test_mean_matrix_is_identity_less_share_of_laplacian, "wheel"),
-    ),
-    "matchings have half their weight": (
-        Replaced(matcha.MATCHA, "worker", settings(weight=lambda self: self.weight / 2)),
-        test_gossip_data.test_all_matchings_equal_dpsgd,
+        partial(test_gossip_data.test_random_matchings_match_loop, "ring"),
     ),
     "the default weight is that of no random matching": (
         Replaced(matcha, "best_weight", lambda right: lambda graph, P, c: right(graph, P, 1.0)),
@@ -185,23 +124,10 @@ GOSSIP: dict[str, tuple[Any, ...]] = {
     "compressed messages cost whole models": (
         Replaced(choco.CHOCO, "size", lambda right: lambda self, params: 1.0),
         partial(
-            test_gossip_times.test_compressed_message_has_bytes_of_kept_numbers,
-            "top_k",
-            0.2,
-            2 / 5,
-            "",
+            test_gossip_times.test_step_time_follows_closed_form,
+            "choco, top 25 %, ring",
+            2.0,
+            "fair",
         ),
-    ),
-    "gamma is always 1": (
-        Replaced(choco.CHOCO, "worker", settings(consensus=lambda self: 1.0)),
-        partial(loop, "choco, top 2 of 5, gamma .4", "ring"),
-    ),
-    "all that is kept is scaled": (
-        Replaced(
-            choco.CHOCO,
-            "compress",
-            lambda right: lambda self, *given: 0.9 * right(self, *given),
-        ),
-        partial(test_gossip_data.test_whole_differences_equal_dpsgd, SGD()),
     ),
 }

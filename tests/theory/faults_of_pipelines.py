@@ -79,14 +79,6 @@ PIPELINES: dict[str, tuple[Any, ...]] = {
         ),
         test_pipelines.test_equal_delays_of_stages_are_a_delay,
     ),
-    "a backward pass at the newest parameters of its servers": (
-        Replaced(
-            staging,
-            "join_slices",
-            lambda right: lambda read: right([each.stamp[0].weights for each in read]),
-        ),
-        partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "sgd"),
-    ),
     "a stage's server answers before it applies": (
         Replaced(AsyncPipelines, "server", on_spoilt(before_its_update)),
         partial(test_asynchronous_pipelines.test_one_replica_equals_flushed_pipeline, "gpipe"),
@@ -98,24 +90,6 @@ PIPELINES: dict[str, tuple[Any, ...]] = {
     "a stage pushes its last micro-batch alone": (
         Replaced(staging.Carriage, "make_passes", one_gradient),
         partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "sgd"),
-    ),
-    "a stage pushes the whole model": (
-        Replaced(
-            AsyncPipelines,
-            "worker",
-            on_spoilt(
-                lambda own: {
-                    "send": lambda to, content, size, **named: own.send(
-                        to, content, size=float(size > 0), **named
-                    )
-                }
-            ),
-        ),
-        partial(
-            test_asynchronous_pipelines.test_one_replica_waits_for_its_servers,
-            "gpipe",
-            (1, 1, 1, 1),
-        ),
     ),
     "the answer to a stage has the whole model": (
         Replaced(

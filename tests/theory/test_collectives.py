@@ -1,5 +1,8 @@
 """Collectives: arithmetic and time."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,6 @@ from laggard.experiments.theory.communication import (
     OVERLAP_SECONDS,
     ring_in_slices_seconds,
 )
-from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.network.config import Hosts
@@ -51,50 +53,34 @@ def test_all_reduce_equals_synchronous_server(P: int) -> None:
         )
 
 
-def seconds(
-    P: int, name: str, alpha: float = ALPHA, transfer: float = TRANSFER, **network: str
-) -> float:
+CARDS = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
+
+
+def seconds(P: int, network: Network, **settings: Any) -> float:
     """What one update takes beside its gradient: the longest of several."""
-    settings = Network(bandwidth=1.0, latency=alpha, message_bytes=transfer, **network)  # type: ignore[arg-type]
-    cluster = Cluster(workers=P, compute=Constant(1.0), network=settings)
-    return float(update_times(cluster, method("all_reduce", collective=name), 10).max()) - 1.0
+    cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
+    return float(update_times(cluster, method("all_reduce", **settings), 10).max()) - 1.0
+
+
+ANY_NUMBER = ("ring", "naive_ring", "mesh", "tree")
+"""Collectives whose form is not for powers of two alone."""
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
-@pytest.mark.parametrize("name", FORMS)
-def test_collective_time_follows_closed_form(name: str, sharing: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "P"), [*((name, 8) for name in FORMS), *((name, 6) for name in ANY_NUMBER)]
+)
+def test_collective_time_follows_closed_form(name: str, P: int, sharing: str) -> None:
     """P nodes begin at the same time, each with its own card."""
     form, source = FORMS[name]
-    expected, measured = (
-        COLLECTIVE_SECONDS[name](8, ALPHA, TRANSFER),
-        seconds(8, name, sharing=sharing),
-    )
+    expected = COLLECTIVE_SECONDS[name](P, ALPHA, TRANSFER)
+    measured = seconds(P, replace(CARDS, sharing=sharing), collective=name)
     if (name, sharing) == ("server", "fifo"):
         form, expected = (
             "2 alpha + P N beta; who is answered first is early in the next round",
             2 * ALPHA + 8 * TRANSFER,
         )
-    equal(f"{name}, P = 8, {sharing}: {form}", expected, measured, source=source)
-
-
-def test_ring_takes_two_rounds_for_each_other_node() -> None:
-    """Messages of no size take their latency alone, so that seconds count rounds. P - 1 rounds
-    gather what all nodes hold; a sum takes as many before.
-    """
-    rounds = seconds(8, "ring", transfer=0.0) / ALPHA
-    equal("ring, P = 8: 2 (P - 1) rounds", 14, rounds, source=PATARASUK, wrong=7)
-
-
-@pytest.mark.parametrize("name", ["ring", "naive_ring", "mesh", "tree"])
-def test_any_number_of_nodes_works(name: str) -> None:
-    """The number of nodes is not restricted to powers of two."""
-    form, source = FORMS[name]
-    equal(
-        f"{name}, P = 6: {form}",
-        COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER),
-        seconds(6, name),
-        source=source,
-    )
+    equal(f"{name}, P = {P}, {sharing}: {form}", expected, measured, source=source)
 
 
 def test_slices_overlap_in_ring() -> None:
@@ -102,65 +88,35 @@ def test_slices_overlap_in_ring() -> None:
     k slices cover it.
     """
     for slices in (4, 16):
-        network = Network(bandwidth=1.0, latency=0.01, message_bytes=TRANSFER, sharing="fifo")
-        cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
-        took = (
-            float(update_times(cluster, method("all_reduce", ring_slices=slices), 10).max()) - 1.0
-        )
-        text, wrong = (
-            f"ring in {slices} slices, P = 8, fifo",
-            COLLECTIVE_SECONDS["ring"](8, 0.01, TRANSFER),
-        )
-        equal(
-            text,
-            ring_in_slices_seconds(8, slices, 0.01, TRANSFER),
-            took,
-            source=PATARASUK,
-            wrong=wrong,
-        )
+        took = seconds(8, replace(CARDS, latency=0.01, sharing="fifo"), ring_slices=slices)
+        expected = ring_in_slices_seconds(8, slices, 0.01, TRANSFER)
+        wrong = COLLECTIVE_SECONDS["ring"](8, 0.01, TRANSFER)
+        text = f"ring in {slices} slices, P = 8, fifo"
+        equal(text, expected, took, source=PATARASUK, wrong=wrong)
 
 
 @pytest.mark.parametrize("S", [2, 4, 8])
 def test_first_nodes_serve_parts(S: int) -> None:
     """Each of the first S nodes sums one part and sends the sum to all."""
-    network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
-    cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
-    took = (
-        float(update_times(cluster, method("all_reduce", collective="server", servers=S), 10).max())
-        - 1.0
-    )
+    took = seconds(8, CARDS, collective="server", servers=S)
     expected, one = 2 * ALPHA + 14 / S * TRANSFER, COLLECTIVE_SECONDS["server"](8, ALPHA, TRANSFER)
-    equal(
-        f"server, P = 8, S = {S}: 2 alpha + 2 ((P - 1) / S) N beta",
-        expected,
-        took,
-        source=LOGP,
-        wrong=one,
-    )
-
-
-def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
-    """Return the communication time of one update on hosts whose inner cards are 8 times faster."""
-    inside = Hosts(g, bandwidth=8.0, latency=ALPHA / 8)
-    network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer, hosts=inside)
-    cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
-    return (
-        float(update_times(cluster, method("all_reduce", collective="hierarchical"), 10).max())
-        - 1.0
-    )
+    text = f"server, P = 8, S = {S}: 2 alpha + 2 ((P - 1) / S) N beta"
+    equal(text, expected, took, source=LOGP, wrong=one)
 
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
 def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
     """With m hosts of g workers, which share the host's card, it is 2 (g - 1)(alpha' + N beta' /
-    g) + 2 (m - 1)(alpha + N beta / m).
+    g) + 2 (m - 1)(alpha + N beta / m). Inner cards are 8 times faster.
     """
     m = P // g
     inside, across = 2 * (g - 1) * (ALPHA + TRANSFER / g) / 8, 2 * (m - 1) * (ALPHA + TRANSFER / m)
     text = f"hierarchical, m = {m}, g = {g}: inside each host of g, then across m of them"
     ring = COLLECTIVE_SECONDS["ring"](P, ALPHA, TRANSFER)
     wrong = {} if g == 1 else {"wrong": ring}
-    equal(text, inside + across, over_hosts(P, g), source=JIA, **wrong)
+    hosts = replace(CARDS, hosts=Hosts(g, bandwidth=8.0, latency=ALPHA / 8))
+    took = seconds(P, hosts, collective="hierarchical")
+    equal(text, inside + across, took, source=JIA, **wrong)
 
 
 @pytest.mark.parametrize("g", [1, 2, 3, 6])
@@ -298,23 +254,5 @@ def test_gain_of_priority_peaks_at_four_thirds(network: str) -> None:
 
 def test_private_links_carry_messages_at_once() -> None:
     """If every pair has a link, all messages of a mesh are sent at once."""
-    measured = seconds(8, "mesh", wiring="pairs")
+    measured = seconds(8, replace(CARDS, wiring="pairs"), collective="mesh")
     equal("mesh on private links, P = 8: alpha + N beta", ALPHA + TRANSFER, measured, source=LOGP)
-
-
-@pytest.mark.parametrize(("alpha", "transfer"), [(0.125, 0.25), (0.2, 0.25), (0.1875, 0.25)])
-def test_ring_beats_naive_for_large_messages(alpha: float, transfer: float) -> None:
-    """The chunked ring is faster than the naive collective iff N beta (1 - 2 / P) > alpha."""
-    P = 8
-    gain = seconds(P, "naive_ring", alpha, transfer) - seconds(P, "ring", alpha, transfer)
-    text = f"naive - ring, P = {P}, alpha {alpha:g}, N beta {transfer:g}"
-    text = f"{text}: (P - 1) (N beta (1 - 2/P) - alpha)"
-    equal(text, (P - 1) * (transfer * (1 - 2 / P) - alpha), gain, source="derived")
-
-
-def test_message_of_lenet_has_four_bytes_per_parameter() -> None:
-    """Most configs train this model."""
-    parameters = sum(
-        parameter.numel() for parameter in LeNet5().build((1, 28, 28), 10).parameters()
-    )
-    equal("LeNet-5 in float32: N bytes", 246_824, 4 * parameters, source="LeCun et al. (1998)")

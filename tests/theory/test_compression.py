@@ -25,7 +25,6 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.compressing import Answers, Compressing, CompressingServer
-from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
     Compress,
     Encoder,
@@ -679,18 +678,6 @@ def test_low_rank_is_its_loop(rank: int) -> None:
     algorithm = method("power_sgd", Rule(lr=LR), rank=rank)
     found = simulate(Cluster(P), algorithm, task, stop=Stop(updates=updates)).weights
     close(f"power_sgd, rank {rank} = its loop", found, weights, source=VOGELS, rtol=1e-10)
-
-
-def test_gradients_of_low_rank_are_exact_at_once() -> None:
-    """From any Q whose columns span enough."""
-    draws = torch.Generator().manual_seed(1)
-    rows, columns = torch.randn(2, 12, 2, generator=draws, dtype=torch.float64)
-    gradient = (rows @ columns[:9].T).reshape(1, -1)
-    factors = Factors({"weight": (12, 9)}, rank=2)
-    right = factors.first_right(gradient, coin=0)
-    left = factors.orthonormal(factors.times_right(gradient, right))
-    product = factors.join(left, factors.times_left(gradient, left), gradient[:, :0])
-    close("power_sgd, G of rank 2 = P Q' after a step", product, gradient, source=VOGELS)
 
 
 def test_thin_matrices_have_the_bytes_of_formula() -> None:

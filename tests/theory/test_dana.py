@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.simulator import Algorithm, Cluster, Node, Rule, Stop, simulate
-from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator import Algorithm, Cluster, Rule, Stop, simulate
 from laggard.simulator.learning.rules import SGD, Nesterov
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import (
@@ -21,6 +20,7 @@ from tests.theory.trials import (
     first_weights,
     gradient_of,
     method,
+    note_reads,
     quadratic,
     timed,
     weights_after,
@@ -34,23 +34,10 @@ NESTEROV = Rule(Nesterov(momentum=MOMENTUM), lr=LR)
 
 def reads_of(cluster: Cluster, algorithm: Algorithm) -> list[Tensor]:
     """The weights at which workers compute, in the order in which they begin."""
-    reads: list[Tensor] = []
-
-    def watch(node: Node) -> None:
-        compute = node.compute
-
-        def note(weights: Tensor, *given: Tensor) -> object:
-            reads.append(weights)
-            return compute(weights, *given)
-
-        node.compute = note  # type: ignore[assignment, method-assign]
-
-    def begin(run: Simulation) -> None:
-        for node in run.nodes.values():
-            watch(node)
-
-    simulate(cluster, algorithm, quadratic(), stop=Stop(updates=UPDATES), observe=begin)
-    return reads
+    reads: list[tuple[int, Tensor]] = []
+    stop = Stop(updates=UPDATES)
+    simulate(cluster, algorithm, quadratic(), stop=stop, observe=note_reads(reads))
+    return [weights for _, weights in reads]
 
 
 def papers_server(order: list[int]) -> Tensor:

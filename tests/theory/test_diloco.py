@@ -18,7 +18,7 @@ from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.statements import close, differ, equal, same
-from tests.theory.trials import LINEAR, ONE, RULES, UNEVEN, every, method
+from tests.theory.trials import ONE, RULES, UNEVEN, every, method
 
 STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
 ASIF, SHAH = "Asif et al. (2026)", "Shah & Sun (2026)"
@@ -52,13 +52,6 @@ def test_average_by_collective_equals_server(collective: str, served: str) -> No
         close(f"{collective} = {served}, weighting {weighting}", one, other, source=DOUILLARD)
     one, other = (every(UNEVEN, name, local_steps=3) for name in (collective, served))
     close(f"{collective} = {served}, every optimiser", one, other, source=DOUILLARD)
-
-
-def test_one_local_step_is_all_reduce() -> None:
-    """For rules that are linear in the gradient, means of models and of gradients are one."""
-    one = every(UNEVEN, "local_all_reduce", rules=LINEAR, local_steps=1)
-    other = every(UNEVEN, "all_reduce", rules=LINEAR)
-    close("local_all_reduce, H = 1 = all_reduce, linear rules", one, other, source=STICH)
 
 
 def test_round_is_local_steps_and_one_collective() -> None:

@@ -7,16 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.simulator import Rule, Stop
+from laggard.simulator import Cluster, Rule, Stop
 from laggard.simulator.learning.rules import Step
-from laggard.simulator.network.topology import Graph, Ring, Topology, Torus
+from laggard.simulator.network.topology import Graph, Ring, Topology
 from laggard.simulator.timing.distributions import Exponential
 from tests.theory.gossiping import (
     AD,
     ASSRAN,
-    LIAN,
     ONE_PEER,
-    ORDERS,
     mean_of_starts,
     on,
     start_apart,
@@ -37,14 +35,14 @@ GRAPHS: dict[str, tuple[Topology, int]] = {
 
 
 def averaged(
-    graph: Topology, workers: int, seconds: int, **settings: int
+    cluster: Cluster, seconds: float, name: str = "sgp", **settings: int
 ) -> tuple[list[Tensor], list[Tensor]]:
     """All nodes' models after so many seconds of averaging alone, and the mean of their starts for
     each.
     """
-    stop, algorithm = Stop(time=seconds + 0.5), method("sgp", Rule(lr=0.0), **settings)
-    nodes = remains_of(on(graph, workers), algorithm, quadratic(), stop, start_apart).nodes
-    return [node.weights for node in nodes.values()], mean_of_starts(workers)
+    stop, algorithm = Stop(time=seconds + 0.5), method(name, Rule(lr=0.0), **settings)
+    nodes = remains_of(cluster, algorithm, quadratic(), stop, start_apart).nodes
+    return [node.weights for node in nodes.values()], mean_of_starts(cluster.workers)
 
 
 @pytest.mark.parametrize("overlap", [0, 1, 3])
@@ -52,7 +50,7 @@ def averaged(
 def test_models_tend_to_mean_of_starts(name: str, overlap: int) -> None:
     """Without gradients, models tend to the mean of the starts."""
     graph, P = GRAPHS[name]
-    z, mean = averaged(graph, P, 130 * max(1, overlap), overlap=overlap)
+    z, mean = averaged(on(graph, P), 130 * max(1, overlap), overlap=overlap)
     text = f"sgp on {name}, P = {P}, overlap {overlap}, lr 0: z -> mean of the starts"
     close(text, z, mean, source=ASSRAN)
 
@@ -62,15 +60,14 @@ def test_one_exponential_peer_averages_in_log2_steps() -> None:
     for P in (8, 16):
         rounds = int(math.log2(P))
         text = f"sgp, one peer, P = {P}: the exact mean after {rounds} steps"
-        close(text, *averaged(ONE_PEER, P, rounds), source=ASSRAN)
+        close(text, *averaged(on(ONE_PEER, P), rounds), source=ASSRAN)
         differ(
             f"sgp, one peer, P = {P}: not a step before",
-            *averaged(ONE_PEER, P, rounds - 1),
+            *averaged(on(ONE_PEER, P), rounds - 1),
             source=ASSRAN,
         )
-    differ(
-        "sgp, one peer, P = 6: not exact after 3 steps", *averaged(ONE_PEER, 6, 3), source=ASSRAN
-    )
+    text = "sgp, one peer, P = 6: not exact after 3 steps"
+    differ(text, *averaged(on(ONE_PEER, 6), 3), source=ASSRAN)
     nodes = remains_of(
         on(ONE_PEER, 8), method("sgp", Rule(lr=LR)), quadratic(), Stop(time=20.5)
     ).nodes
@@ -109,15 +106,24 @@ def test_push_sum_conserves_weight_and_models(label: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("tau", "H"), [(3, 1), (4, 2)])
-def test_exchanges_under_way_tend_to_mean(tau: int, H: int) -> None:
+PAIRED = on(Ring(), 8, Exponential(1.0), latency=0.02)
+UNDER_WAY_ALONE = {
+    "osgp, tau = 3, H = 1, on a digraph": (on(DIGRAPH, 8, latency=2.5), {"overlap": 3}, ASSRAN),
+    "osgp, tau = 4, H = 2, on a digraph": (
+        on(DIGRAPH, 8, latency=2.5),
+        {"overlap": 4, "local_steps": 2},
+        ASSRAN,
+    ),
+    "adpsgd": (PAIRED, {}, AD),
+}
+
+
+@pytest.mark.parametrize("label", UNDER_WAY_ALONE)
+def test_exchanges_under_way_tend_to_mean(label: str) -> None:
     """Without gradients, models tend to the mean with several exchanges under way."""
-    cluster, settings = on(DIGRAPH, 8, latency=2.5), {"overlap": tau, "local_steps": H}
-    algorithm = method("osgp", Rule(lr=0.0), **settings)
-    nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=400.5), start_apart).nodes
-    z = [node.weights for node in nodes.values()]
-    text = f"osgp, tau = {tau}, H = {H}, on a digraph, lr 0: z -> mean of the starts"
-    close(text, z, mean_of_starts(8), source=ASSRAN)
+    cluster, settings, source = UNDER_WAY_ALONE[label]
+    z, mean = averaged(cluster, 400.0, label.split(",")[0], **settings)
+    close(f"{label}, lr 0: z -> mean of the starts", z, mean, source=source)
 
 
 def distances(rule: Rule, seconds: int = 20) -> Tensor:
@@ -129,12 +135,6 @@ def distances(rule: Rule, seconds: int = 20) -> Tensor:
     nodes = remains_of(on(ONE_PEER, 8), method("sgp", rule), slope(), stop).nodes
     models = torch.cat([node.weights for node in nodes.values()])
     return models - models.mean(0)
-
-
-def test_distance_of_models_is_proportional_to_rate() -> None:
-    """With gradients that do not depend on the models, models are linear in the learning rate."""
-    text = "sgp, P = 8: distances from the mean model at lr = 10 times those at lr / 10"
-    close(text, distances(Rule(lr=LR)), 10 * distances(Rule(lr=LR / 10)), source=ASSRAN, rtol=1e-10)
 
 
 def test_distance_follows_lowered_rate_in_log2_steps() -> None:
@@ -152,44 +152,20 @@ def test_distance_follows_lowered_rate_in_log2_steps() -> None:
             differ(f"{text} are not yet", found, lower, source=ASSRAN)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_averaging_with_neighbours_conserves_sum(order: str) -> None:
-    """Averaging with neighbours conserves the sum."""
-    algorithm = method("dpsgd", Rule(lr=LR), order=order)
-    nodes = remains_of(on(Torus(), 6), algorithm, slope(), Stop(time=9.5), start_apart).nodes
-    x = torch.stack([node.weights for node in nodes.values()]).sum(0)
-    close(
-        f"dpsgd, {order}: sum of x sees gradients alone",
-        x,
-        sum_by_gradients(nodes, LR),
-        source=LIAN,
-    )
-
-
-@pytest.mark.parametrize(("name", "lr"), [("lr 0", 0.0), ("sees gradients alone", LR)])
-def test_pairs_conserve_sum(name: str, lr: float) -> None:
-    """Pairs average atomically: the sum is conserved whenever no exchange is under way."""
-    cluster = on(Ring(), 8, Exponential(1.0), latency=0.02)
+@pytest.mark.parametrize("name", ["adpsgd", "adpsgd_overlap"])
+def test_pairs_conserve_sum(name: str) -> None:
+    """Pairs average atomically: gradients alone change the sum, as seen while no exchange is under
+    way.
+    """
     sums, expected = [], []
     for time in np.arange(5.0, 9.0, 0.2):
-        stop, algorithm = Stop(time=float(time)), method("adpsgd", Rule(lr=lr))
-        nodes, under_way = remains_of(cluster, algorithm, slope(), stop, start_apart)
+        stop, algorithm = Stop(time=float(time)), method(name, Rule(lr=LR))
+        nodes, under_way = remains_of(PAIRED, algorithm, slope(), stop, start_apart)
         if not under_way:
             sums.append(torch.stack([node.weights for node in nodes.values()]).sum(0))
-            expected.append(sum_by_gradients(nodes, lr))
-    text = f"adpsgd, {len(sums)} moments without exchange: sum of x, {name}"
+            expected.append(sum_by_gradients(nodes, LR))
+    text = f"{name}, {len(sums)} moments without exchange: sum of x sees gradients alone"
     close(text, sums, expected, source=AD)
-
-
-def test_pairs_tend_to_mean() -> None:
-    """Without gradients, pairwise averaging tends to the mean of the starts."""
-    cluster, algorithm = (
-        on(Ring(), 8, Exponential(1.0), latency=0.02),
-        method("adpsgd", Rule(lr=0.0)),
-    )
-    nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=250.0), start_apart).nodes
-    models = [node.weights for node in nodes.values()]
-    close("adpsgd, lr 0: x -> mean of the starts", models, mean_of_starts(8), source=AD)
 
 
 def test_spectral_gap_sets_convergence_rate() -> None:

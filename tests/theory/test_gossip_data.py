@@ -14,12 +14,9 @@ from torch import Tensor
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Node, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib import matcha
-from laggard.simulator.algorithms.contrib.relay_sgd import RelaySGD, Sums, add_received
-from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.mixing import matrix
 from laggard.simulator.network.topology import Complete, Graph, Ring, Topology
-from laggard.simulator.timing.roles import Role
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.gossiping import (
     KOLOSKOVA,
@@ -30,9 +27,19 @@ from tests.theory.gossiping import (
     start_apart,
     sum_by_gradients,
 )
-from tests.theory.statements import ERRORS, Statement, at_most, check, close, differ, equal, same
+from tests.theory.statements import at_most, close, differ, equal, same
 from tests.theory.test_gossip_methods import looped, models_of
-from tests.theory.trials import LINEAR, LR, every, method, quadratic, remains_of, slope
+from tests.theory.trials import (
+    ADAM,
+    LINEAR,
+    LR,
+    every,
+    method,
+    note_reads,
+    quadratic,
+    remains_of,
+    slope,
+)
 
 LIN, TANG, VOGELS = "Lin et al. (2021)", "Tang et al. (2018)", "Vogels et al. (2021)"
 NEDIC, YUAN = "Nedic et al. (2017)", "Yuan et al. (2019)"
@@ -56,29 +63,16 @@ def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings:
     """
     slow = [Factor(1, factor=2.0), Factor(3, factor=5.0)]
     task = Quadratic(scale=h.tolist(), shift=a.tolist(), initial=3.0, dtype=torch.float64)
-    last: dict[int, Tensor] = {}
-
-    def note(node: Node) -> None:
-        compute = node.compute
-
-        def computes(weights: Tensor) -> Any:
-            last[node.rank] = weights[:, 0]
-            return compute(weights)
-
-        node.compute = computes  # type: ignore[method-assign, assignment]
-
-    def observe(simulation: Simulation) -> None:
-        for node in simulation.nodes.values():
-            note(node)
-
+    reads: list[tuple[int, Tensor]] = []
     simulate(
         replace(on(GRAPHS[graph], P), slowdowns=slow),
         method(name, rule, **settings),
         task,
         stop=Stop(updates=600),
         learning_seeds=range(members),
-        observe=observe,
+        observe=note_reads(reads),
     )
+    last = {rank: weights[:, 0] for rank, weights in reads}
     return torch.stack([last[rank] for rank in range(P)], 1).numpy()
 
 
@@ -223,41 +217,11 @@ def test_models_match_loop_over_matrices(name: str, graph: str) -> None:
     close(text, found, list(expected[:, None]), source=source)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_estimates_sum_to_gradients(graph: str) -> None:
-    """The sum over nodes of gradient tracking's estimates is that of their last gradients."""
-    estimates, gradients = dict[tuple[int, int], Tensor](), dict[tuple[int, int], Tensor]()
-
-    def note(node: Node) -> None:
-        send, apply = node.send, node.apply
-
-        def sends(peer: int, content: Any, tag: Any, size: float) -> Any:
-            estimates[tag, node.rank] = content[1]
-            return send(peer, content, tag=tag, size=size)
-
-        def applies(weights: Tensor, given: Any, state: Any = None) -> None:
-            gradients[node.version, node.rank] = given[0].value
-            apply(weights, given, state)
-
-        node.send, node.apply = sends, applies  # type: ignore[method-assign, assignment]
-
-    algorithm, steps = method("gradient_tracking", Rule(lr=LR)), 50
-    remains_of(on(GRAPHS[graph], P), algorithm, quadratic(), Stop(time=steps + 0.5), note)
-    sums = [
-        [sum(values[step, rank] for rank in range(P)) for step in range(steps)]
-        for values in (estimates, gradients)
-    ]
-    text = f"gradient_tracking, {graph}, {steps} steps: sum_i y_i = sum_i g_i"
-    close(text, *sums, source=NEDIC)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("length", [None, 20.0])
-def test_sum_moves_by_gradients_at_scheduled_rate(length: float | None) -> None:
+def test_sum_moves_by_gradients_at_scheduled_rate() -> None:
     """D2's sum of models changes by the gradients alone, each at the rate of its own step."""
     task = Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
-    rule, steps = Rule(lr=LR), 30
-    if length is not None:
-        rule = Rule(lr=LR, schedule=WarmUp(length=length, unit="updates"))
+    length, steps = 20.0, 30
+    rule = Rule(lr=LR, schedule=WarmUp(length=length, unit="updates"))
     gradients: dict[int, list[Tensor]] = {}
 
     def note(node: Node) -> None:
@@ -274,30 +238,43 @@ def test_sum_moves_by_gradients_at_scheduled_rate(length: float | None) -> None:
     nodes = remains_of(on(Ring(), P), method("d2", rule), task, stop, note).nodes
     moved = STARTS[:P].sum(0, keepdim=True)
     for step, given in gradients.items():
-        rate = LR if length is None else LR * min(1.0, step / length)
-        moved = moved - rate * sum(given)
+        moved = moved - LR * min(1.0, step / length) * sum(given)
     total = torch.stack([node.weights for node in nodes.values()]).sum(0)
-    words = "constant rate" if length is None else "warm-up"
-    text = f"d2, {words}: sum of x = sum of starts - sum over steps of lr(t) sum_i g_i(t)"
+    text = "d2, warm-up: sum of x = sum of starts - sum over steps of lr(t) sum_i g_i(t)"
     close(text, total, moved, source="derived")
 
 
-WITHOUT_MOMENTUM: dict[str, dict[str, Any]] = {"decay unset": {}, "decay 0": {"decay": 0.0}}
+AS_DPSGD: dict[str, tuple[str, Rule, dict[str, Any], dict[str, Any], str]] = {
+    "qg_dsgdm, b = mu = 0": ("qg_dsgdm", Rule(lr=LR), {"decay": 0.0}, {}, LIN),
+    "qg_dsgdm, b = 0, decay unset": ("qg_dsgdm", Rule(lr=LR), {}, {}, LIN),
+    "choco, C = id, gamma = 1": (
+        "choco",
+        Rule(SGD(momentum=0.9), LR),
+        {"keep": 1.0, "consensus": 1.0},
+        {"keep": 0.4},
+        KOLOSKOVA,
+    ),
+}
+"""Methods that are D-PSGD: a rule, their settings, and how these may differ so that they are not."""
 
 
-@pytest.mark.parametrize("name", WITHOUT_MOMENTUM)
-def test_no_momentum_equals_dpsgd(name: str) -> None:
-    """With b = mu = 0 quasi-global momentum is D-PSGD, bit for bit."""
-    cluster, settings = on(Ring(), 5), WITHOUT_MOMENTUM[name]
-    adapt = models_of(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
-    found = models_of(cluster, "qg_dsgdm", 12, Rule(lr=LR), **settings)
-    same(f"qg_dsgdm, b = mu = 0, {name} = dpsgd, adapt_then_combine", found, adapt, source=LIN)
-    local = models_of(cluster, "dpsgd", 12, Rule(SGD(momentum=0.9), LR), order=ORDERS[1])
-    found = models_of(cluster, "qg_dsgdm", 12, Rule(SGD(momentum=0.9), LR))
-    differ("qg_dsgdm, b = mu = .9, is not dpsgd with momentum .9", found, local, source=LIN)
+@pytest.mark.parametrize("name", AS_DPSGD)
+def test_special_settings_equal_dpsgd(name: str) -> None:
+    """Without momentum, or with all numbers kept."""
+    kind, rule, settings, others, source = AS_DPSGD[name]
+    cluster = on(Ring(), 6)
+    adapt = models_of(cluster, "dpsgd", 12, rule, order=ORDERS[1])
+    found = models_of(cluster, kind, 12, rule, **settings)
+    rtol = 0.0 if kind == "qg_dsgdm" else 1e-12
+    same(f"{name}, ring = dpsgd, adapt_then_combine", found, adapt, source=source, rtol=rtol)
+    if others:
+        found = models_of(cluster, kind, 12, rule, **{**settings, **others})
+        differ(f"{kind}, {others}, is not dpsgd", found, adapt, source=source)
 
 
 ON_COMPLETE: dict[str, tuple[dict[str, Any], list[Rule]]] = {
+    "sgp": ({}, LINEAR),
+    "dpsgd": ({"order": ORDERS[1], "mixing": "uniform"}, LINEAR),
     "gradient_tracking": ({"mixing": "uniform"}, LINEAR),
     "d2": ({"mixing": "uniform", "lazy": False}, LINEAR),
     "qg_dsgdm": ({"mixing": "uniform"}, [Rule(lr=LR)]),
@@ -308,27 +285,17 @@ ON_COMPLETE: dict[str, tuple[dict[str, Any], list[Rule]]] = {
 
 @pytest.mark.parametrize("name", ON_COMPLETE)
 def test_complete_graph_equals_server(name: str) -> None:
-    """On the complete graph with equal weights they equal a server."""
+    """On the complete graph with equal weights gossip equals a server, by linear rules alone."""
     settings, rules = ON_COMPLETE[name]
     nodes = every(on(Complete(), 4), name, rules=rules, **settings)
     server = every(Cluster(workers=4), "sync_ps", rules=rules)
     words = "SGD" if len(rules) == 1 else "linear rules"
-    close(
-        f"{name}, complete graph, weights 1/P = sync_ps, {words}", nodes, server, source="derived"
-    )
-
-
-@pytest.mark.parametrize("optimizer", [SGD(), SGD(momentum=0.9)], ids=repr)
-def test_whole_differences_equal_dpsgd(optimizer: SGD) -> None:
-    """With all numbers kept and gamma = 1 compressed gossip is D-PSGD."""
-    cluster, rule = on(Ring(), 5), Rule(optimizer, LR)
-    adapt = models_of(cluster, "dpsgd", 12, rule, order=ORDERS[1])
-    found = models_of(cluster, "choco", 12, rule, keep=1.0, consensus=1.0)
-    text = f"choco, C = id, gamma = 1, {optimizer} = dpsgd, adapt_then_combine"
-    close(text, found, adapt, source=KOLOSKOVA)
-    found = models_of(cluster, "choco", 12, rule, keep=0.4, consensus=1.0)
-    text = f"choco, top 2 of 5, gamma = 1, {optimizer}, is not dpsgd"
-    differ(text, found, adapt, source=KOLOSKOVA)
+    text = f"{name}, complete graph, weights 1/P"
+    close(f"{text} = sync_ps, {words}", nodes, server, source="derived")
+    if name in ("sgp", "dpsgd"):
+        nodes = every(on(Complete(), 4), name, rules=ADAM, **settings)
+        server = every(Cluster(workers=4), "sync_ps", rules=ADAM)
+        differ(f"{text}, adam, is not sync_ps", nodes, server, source="derived")
 
 
 @pytest.mark.parametrize("compressor", ["top_k", "random_k"])
@@ -361,19 +328,6 @@ def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float
     is_at(text, point, found, "derived", 1e-9)
 
 
-class Relayed(RelaySGD):
-    """Nodes that relay a constant each, and note the means that they make of what they receive."""
-
-    def worker(self, node: Node) -> Role:
-        constant, received = STARTS[node.rank][None], Sums()
-        for step in range(12):
-            yield node.work(1.0)
-            received = yield from self.relay(node, step, constant, received)
-            total, number = add_received(constant, received)
-            NOTED.setdefault(node.rank, []).append(total / number)
-
-
-NOTED: dict[int, list[Tensor]] = {}
 TREES: dict[str, tuple[Topology, networkx.Graph]] = {
     "ring": (Ring(), networkx.path_graph([5, 6, 7, 0, 1, 2, 3, 4])),
     "path": (Graph("path_graph", {"n": 8}), networkx.path_graph(8)),
@@ -383,23 +337,6 @@ TREES: dict[str, tuple[Topology, networkx.Graph]] = {
         networkx.full_rary_tree(2, 8),
     ),
 }
-
-
-@pytest.mark.parametrize("tree", TREES)
-def test_relayed_constants_have_exact_mean_after_diameter(tree: str) -> None:
-    """After as many steps as the tree's diameter every node has the mean of all constants."""
-    graph, edges = TREES[tree]
-    NOTED.clear()
-    simulate(on(graph, 8), Relayed(Rule()), quadratic(), stop=Stop(time=12.5))
-    diameter = networkx.diameter(edges)
-    mean = STARTS[:8].mean(0, keepdim=True)
-    late = [NOTED[rank][-1] for rank in range(8)]
-    exact = [NOTED[rank][diameter - 1] for rank in range(8)]
-    early = [NOTED[rank][diameter - 2] for rank in range(8)]
-    text = f"relay of constants, {tree}, P = 8, diameter {diameter}:"
-    close(f"{text} the mean of all after {diameter} steps", exact, [mean] * 8, source=VOGELS)
-    close(f"{text} and from then on", late, [mean] * 8, source=VOGELS)
-    differ(f"{text} not before", early, [mean] * 8, source=VOGELS)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -446,49 +383,27 @@ MATCHED: dict[str, tuple[Topology, networkx.Graph]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("graph", MATCHED)
-def test_mean_matrix_is_identity_less_share_of_laplacian(graph: str) -> None:
-    """A matching is active with probability c: E[W] = I - a c L, in 2000 steps."""
-    topology, edges = MATCHED[graph]
-    size, c, weight, steps = 6, 0.3, 0.2, 2000
-    rows: dict[int, list[np.ndarray]] = {rank: [] for rank in range(size)}
-    unit = torch.eye(size, dtype=torch.float64)
+def test_random_matchings_match_loop(graph: str) -> None:
+    """A coin for all nodes says which matchings are active: x <- (I - a sum L_m) (x - lr g)."""
+    topology, _ = MATCHED[graph]
+    c, weight, coin, steps = 0.5, 0.2, 3, 12
+    matchings = matcha.matchings_on(topology, 6)
+    settings = {"activation": c, "weight": weight, "coin": coin}
+    found = models_of(on(topology, 6), "matcha", steps, Rule(lr=LR), **settings)
+    flips = iter(np.random.default_rng(coin).random((steps, len(matchings))) < c)
 
-    def note(node: Node) -> None:
-        """Let each node begin every step at a unit vector, so that the average is its row of W."""
-        compute = node.compute
+    def step(X: Tensor, G: Tensor) -> Tensor:
+        ahead = X - LR * G
+        moved = torch.zeros_like(X)
+        for active, matching in zip(next(flips), matchings, strict=True):
+            for rank, peer in matching.items():
+                moved[rank] += int(active) * (ahead[peer] - ahead[rank])
+        return ahead + weight * moved
 
-        def computes(weights: Tensor) -> Any:
-            rows[node.rank].append(node.weights[0].numpy().copy())
-            node.weights = unit[node.rank][None]
-            return compute(node.weights)
-
-        node.compute = computes  # type: ignore[method-assign, assignment]
-
-    task = Quadratic(dim=size, dtype=torch.float64)
-    algorithm = method("matcha", Rule(lr=0.0), activation=c, weight=weight)
-    remains_of(on(topology, size), algorithm, task, Stop(time=steps + 0.5), note)
-    W = np.stack([np.stack(rows[rank][1 : steps + 1]) for rank in range(size)], axis=1)
-    L = networkx.laplacian_matrix(edges).toarray()
-    errors = W.std(0, ddof=1) / np.sqrt(len(W))
-    joined = errors > 0
-    off = np.abs(W.mean(0) - (np.eye(size) - weight * c * L))
-    text = f"matcha, {graph}, {steps} steps: how far the mean of W is from I - a c L, in its errors"
-    check(Statement(text, WANG, ERRORS, float((off[joined] / errors[joined]).max()), relation="<="))
-    assert not W[:, ~joined].any()
-    at_most(f"matcha, {graph}: every W is doubly stochastic", 0.0, abs(W.sum(1) - 1), source=WANG)
-    assert (np.abs(W - W.transpose(0, 2, 1)) == 0).all()
-
-
-def test_all_matchings_equal_dpsgd() -> None:
-    """With c = 1 and the weights of W random matchings are D-PSGD."""
-    cluster = on(Ring(), 6)
-    found = models_of(cluster, "matcha", 12, Rule(lr=LR), activation=1.0, weight=1 / 3)
-    adapt = models_of(cluster, "dpsgd", 12, Rule(lr=LR), order=ORDERS[1])
-    close("matcha, c = 1, a = 1/3, ring = dpsgd, adapt_then_combine", found, adapt, source=WANG)
-    found = models_of(cluster, "matcha", 12, Rule(lr=LR), activation=0.5, weight=1 / 3)
-    differ("matcha, c = 1/2, a = 1/3, ring, is not dpsgd", found, adapt, source=WANG)
+    expected = looped(6, steps, step)
+    text = f"matcha, {graph}, c = {c:g}: x <- (I - a sum of active L_m) (x - lr g)"
+    close(text, found, list(expected[:, None]), source=WANG)
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0])

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from laggard.simulator import Cluster, Rule, Stop
-from laggard.simulator.network.topology import Complete, Graph, Ring, Topology, Torus
-from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on
+from laggard.simulator.network.topology import Graph, Ring, Topology, Torus
+from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on, push_sum
 from tests.theory.statements import close, differ, same
 from tests.theory.trials import (
     ADAM,
     LINEAR,
     LR,
     batches_of,
-    every,
     first_weights,
     gradient_of,
     method,
@@ -34,20 +33,6 @@ def models_of(
         cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)
     ).nodes
     return [nodes[rank].weights for rank in sorted(nodes)]
-
-
-@pytest.mark.parametrize("name", ["sgp", "dpsgd"])
-def test_complete_graph_equals_server(name: str) -> None:
-    """On the complete graph with equal weights gossip equals a server."""
-    P, settings = 4, {"order": "adapt_then_combine", "mixing": "uniform"} if name == "dpsgd" else {}
-    server, nodes = Cluster(workers=P), on(Complete(), P)
-    one, other = (
-        every(nodes, name, rules=LINEAR, **settings),
-        every(server, "sync_ps", rules=LINEAR),
-    )
-    close(f"{name}, complete graph, weights 1/P = sync_ps, linear rules", one, other, source=ASSRAN)
-    one, other = every(nodes, name, rules=ADAM, **settings), every(server, "sync_ps", rules=ADAM)
-    differ(f"{name}, complete graph, adam, is not sync_ps", one, other, source=ASSRAN)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
@@ -140,6 +125,8 @@ def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
 def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
     """In the loop over matrices each share arrives tau gradients after its push."""
     P, steps = 6, 20
+    half = torch.eye(P, dtype=torch.float64) / 2
+    W = [half + torch.roll(half, 2**push, 0) for push in range(3)]
     text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of"
     for latency, late, end in (
         (tau - 0.5, tau, "(tau - 1/2) t_c: shares tau steps late"),
@@ -147,28 +134,5 @@ def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
     ):
         cluster = on(ONE_PEER, P, latency=latency)
         found = models_of(cluster, "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
-        close(f"{text} {end}", found, pushed_late(P, steps, late, H), source=ASSRAN)
-
-
-def pushed_late(P: int, steps: int, late: int, H: int) -> list[Tensor]:
-    """x <- diag(W) (x - lr G(x / w) + (W - diag W) x'), x' as it was `late` steps ago, and so w;
-    pushes every H steps.
-
-    Push e halves node j's x and w between itself and node j + 2^(e mod 3), of P = 5 .. 8.
-    """
-    task, half = quadratic(), torch.eye(P, dtype=torch.float64) / 2
-    shares = [torch.roll(half, 2**e, 0) for e in range(3)]
-    x, w = torch.cat([first_weights(task)] * P), torch.ones(P, 1, dtype=torch.float64)
-    streams, sent = [batches_of(task, rank) for rank in range(P)], {}
-    for step in range(1, steps + 1):
-        z = x / w
-        x = x - LR * torch.cat(
-            [gradient_of(task, z[i][None], next(own)) for i, own in enumerate(streams)]
-        )
-        if step - late in sent:
-            dx, dw = sent[step - late]
-            x, w = x + dx, w + dw
-        if step % H == 0:
-            share = shares[(step // H - 1) % 3]
-            sent[step], x, w = (share @ x, share @ w), x / 2, w / 2
-    return list((x / w)[:, None])
+        _, expected = push_sum(quadratic(), W, steps, lr=LR, late=late, H=H)
+        close(f"{text} {end}", found, list(expected[:, None]), source=ASSRAN)

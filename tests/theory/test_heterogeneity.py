@@ -1,6 +1,5 @@
 """Parameter server: workers with optima of their own."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,27 +8,22 @@ import torch
 from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Evaluate, Node, Outcome, Rule, Stop, simulate
-from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator import Cluster, Evaluate, Outcome, Rule, Stop, simulate
 from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
-from tests.theory.statements import ERRORS, Statement, check, equal, mean_is
-from tests.theory.trials import method
+from tests.theory.statements import equal
+from tests.theory.trials import method, note_reads
 
 t, h, a = np.array([1.0, 2.0, 4.0]), np.array([1.0, 0.25, 1.0]), np.array([0.0, 2.0, 10.0])
 """Seconds of a mini-batch, curvature and optimum of each worker."""
 START = 3.0
-STATIONARY = float((h * a / t).sum() / (h / t).sum())
-BALANCED = float((h * a).sum() / h.sum())
-"""Where the mean of the workers' losses is least: what a synchronous server finds."""
 
 
 def run(
     name: str,
     lr: float | Tensor,
     seconds: float,
-    noise: float = 0.0,
     members: int = 1,
     t: np.ndarray = t,
     h: np.ndarray = h,
@@ -39,23 +33,9 @@ def run(
     order; `more` goes to the rule.
     """
     shift = a[: len(t)].tolist()
-    task = Quadratic(scale=h.tolist(), shift=shift, initial=START, noise=noise, dtype=torch.float64)
+    task = Quadratic(scale=h.tolist(), shift=shift, initial=START, noise=0.0, dtype=torch.float64)
     slow = [Factor(worker=worker, factor=factor) for worker, factor in enumerate(t)]
     reads: list[tuple[int, Tensor]] = []
-
-    def note(node: Node) -> None:
-        right = node.compute
-
-        def compute(weights: Tensor, *given: object, **named: object) -> object:
-            reads.append((node.rank, weights))
-            return right(weights, *given, **named)  # type: ignore[arg-type]
-
-        node.compute = compute  # type: ignore[method-assign, assignment]
-
-    def observe(simulation: Simulation) -> None:
-        for node in simulation.nodes.values():
-            note(node)
-
     outcome = simulate(
         Cluster(workers=len(t), compute=Constant(1.0), slowdowns=slow),
         method(name, Rule(lr=lr, **more)),
@@ -63,7 +43,7 @@ def run(
         stop=Stop(time=seconds),
         evaluate=Evaluate(every_seconds=seconds),
         learning_seeds=range(members),
-        observe=observe,
+        observe=note_reads(reads),
     )
     return outcome, reads
 
@@ -165,29 +145,3 @@ def test_balanced_methods_stand_still_at_minimum(name: str, speeds: str) -> None
     text = f"{name}, speeds {speeds}: goes to sum h_i a_i / sum h_i"
     weights = outcome.weights.item()
     equal(text, expected, weights, source=source, rtol=1e-12, wrong=wrong)
-
-
-def stationary_means(lr: float, settled: float) -> np.ndarray:
-    """The mean of the server's weights over 350 s after they have settled, of 40 seeds."""
-    outcome, reads = run("async_ps", lr, settled + 350.0, noise=0.15, members=40)
-    before = (outcome.updates["time"] <= settled).sum()
-    means: np.ndarray = (
-        torch.stack([weights[:, 0] for _, weights in reads])[before:].mean(0).numpy()
-    )
-    return means
-
-
-def test_stationary_mean_weighs_workers_by_frequency() -> None:
-    """Workers count by their frequency only at small learning rates, since a worker reads the
-    weights just after its own update.
-    """
-    # eight time constants, 1 / (lr sum_i h_i / t_i)
-    means = stationary_means(0.005, settled=1150.0)
-    text = "async_ps, lr h <= 0.005: stationary mean sum_i (h_i a_i / t_i) / sum_i (h_i / t_i)"
-    mean_is(text, STATIONARY, means, source="derived", wrong=BALANCED)
-    means = stationary_means(0.05, settled=150.0)
-    off = abs(means.mean() - STATIONARY) / (means.std(ddof=1) / math.sqrt(len(means)))
-    text = (
-        "async_ps, lr h <= 0.05: how far the stationary mean is from there, in its standard errors"
-    )
-    check(Statement(text, "derived", ERRORS, off, relation=">="))

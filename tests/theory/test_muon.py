@@ -41,15 +41,6 @@ def random_matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
     return torch.randn(1, rows, columns, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("size", [4, 16, 64])
-def test_orthogonal_matrix_keeps_its_directions(size: int) -> None:
-    """An orthogonal n x n matrix gives itself times the polynomial of 1 / sqrt(n)."""
-    matrix, _ = torch.linalg.qr(random_matrix(size, size))
-    expected = polynomial(1 / math.sqrt(size)) * matrix
-    text = f"muon: an orthogonal matrix of {size} gives its multiple"
-    close(text, orthogonal(matrix), expected, source=JORDAN)
-
-
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
 def test_orthogonal_turns_with_the_matrix(shape: tuple[int, int]) -> None:
     """O(Q G R) = Q O(G) R for orthogonal Q and R, and O(c G) = O(G)."""

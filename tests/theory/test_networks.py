@@ -61,17 +61,12 @@ def arrivals(
 
 
 @either_sharing
-def test_message_takes_latency_and_transfer(sharing: str) -> None:
+@pytest.mark.parametrize("size", [0.0, 0.25])
+def test_message_takes_latency_and_transfer(size: float, sharing: str) -> None:
     """The time of a message is its latency plus its bytes over the bandwidth."""
-    arrived = arrivals([1.0], [0.25], latency=ALPHA, sharing=sharing)
-    equal(f"one message, {sharing}: alpha + N beta", 1 + ALPHA + 0.25, arrived, source=LOGP)
-
-
-def test_message_without_bytes_takes_latency() -> None:
-    """A message without bytes takes the latency."""
-    equal(
-        "a token of no bytes: alpha", 1 + ALPHA, arrivals([1.0], [0.0], latency=ALPHA), source=LOGP
-    )
+    arrived = arrivals([1.0], [size], latency=ALPHA, sharing=sharing)
+    text = f"one message of {size:g} bytes, {sharing}: alpha + N beta"
+    equal(text, 1 + ALPHA + size, arrived, source=LOGP)
 
 
 @either_sharing

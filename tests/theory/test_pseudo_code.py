@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from laggard.simulator import Evaluate, Rule, Stop, simulate
-from laggard.simulator.learning.rules import DCASGDa, DCASGDc, DelayAdaptive, GapAware, Staleness
+from laggard.simulator.learning.rules import (
+    DCASGDa,
+    DCASGDc,
+    DelayAdaptive,
+    GapAware,
+    Staleness,
+    Uncompensated,
+)
 from tests.theory.statements import close
 from tests.theory.trials import (
     LR,
@@ -67,6 +74,11 @@ def gap_aware(decay: float) -> Paper:
 
 
 PAPERS: dict[str, tuple[str, Any, Callable[[], Paper]]] = {
+    "no compensation": (
+        ZHENG,
+        Uncompensated(),
+        lambda: lambda g, w, backup, tau, worker: g,
+    ),
     "DC-ASGD-c": (
         ZHENG,
         DCASGDc(strength=1.0),
@@ -110,18 +122,10 @@ def replayed(rule: Rule, optimizer: TorchOptimizer, paper: Paper) -> tuple[Tenso
     return run.weights, weights.detach()
 
 
-@pytest.mark.parametrize("name", TORCH)
-def test_server_optimizer_sees_all_gradients(name: str) -> None:
-    """One optimiser at the server takes the gradients of all workers, stale or not."""
-    optimizer, torchs = TORCH[name]
-    mine, its = replayed(Rule(optimizer, lr=LR), torchs, lambda g, w, backup, tau, worker: g)
-    close(f"async_ps, P = 4, {name}: torch.optim at the server", mine, its, source=ZHENG)
-
-
 @pytest.mark.parametrize("name", PAPERS)
 def test_compensations_match_pseudo_code(name: str) -> None:
-    """The server holds a backup of the weights per worker; each compensation uses it by its
-    pseudo-code.
+    """One optimiser at the server takes the gradients of all workers, stale or not; it holds a
+    backup of the weights per worker, which each compensation uses by its pseudo-code.
     """
     optimizer, torchs = TORCH["momentum"]
     source, compensation, paper = PAPERS[name]

@@ -40,13 +40,12 @@ from tests.theory.trials import (
     TORCH,
     UNEVEN,
     UPDATES,
-    TorchOptimizer,
     batches_of,
     first_weights,
-    gradient_of,
     method,
     perceptron,
     quadratic,
+    torch_loop,
     weights_after,
 )
 
@@ -55,26 +54,12 @@ DECAY = 0.2
 SHAPES = torch.optim.lr_scheduler
 COUPLED = {name: given for name, given in TORCH.items() if not isinstance(given[0], AdamW)}
 """Every optimiser that adds weight decay to the gradient, and torch's."""
+RUNS = (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps"))
 CLIPPED: dict[str, tuple[Any, Callable[[Tensor], object]]] = {
     "clip_grad_norm_": (ClipNorm(0.5), lambda weights: clip_grad_norm_([weights], 0.5)),
     "clip_grad_value_": (ClipValue(0.2), lambda weights: clip_grad_value_([weights], 0.2)),
 }
 """Torch's own function, and what stands for it."""
-
-
-def torch_loop(
-    task: Task, optimizer: TorchOptimizer, clip: Callable[[Tensor], object] = id, decay: float = 0.0
-) -> Tensor:
-    """A training loop with torch's own optimiser, which has the weight decay, and clipping."""
-    weights = nn.Parameter(first_weights(task))
-    descent, batches = optimizer([weights]), batches_of(task)
-    if decay:
-        descent.param_groups[0]["weight_decay"] = decay
-    for _ in range(UPDATES):
-        weights.grad = gradient_of(task, weights.detach(), next(batches))
-        clip(weights)
-        descent.step()
-    return weights.detach()
 
 
 @pytest.mark.parametrize("name", COUPLED)
@@ -100,7 +85,7 @@ def test_clipping_matches_torch(name: str) -> None:
     for optimizer, torchs in (TORCH["momentum"], TORCH["adam"]):
         rule = Rule(optimizer, LR, clip=clip, weight_decay=DECAY)
         mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
-        its = [torch_loop(task, torchs, torchs_clip, DECAY) for task in tasks]
+        its = [torch_loop(task, torchs, clip=torchs_clip, decay=DECAY) for task in tasks]
         kind = type(optimizer).__name__
         close(
             f"{kind}, clipped and with weight decay = {name}, torch.optim", mine, its, source=TORCHS
@@ -116,10 +101,7 @@ def test_clipped_steps_have_fixed_length() -> None:
     """Far from the optimum a clipped step has length lr c, and the distance falls by that."""
     task = Quadratic(curvature=[5.0] * 4, initial=50.0, dtype=torch.float64)
     rule = Rule(lr=0.1, clip=ClipNorm(3.0))
-    for name, cluster, algorithm in (
-        ("P = 1", ONE, "delayed"),
-        ("P = 4, late gradients", UNEVEN, "async_ps"),
-    ):
+    for name, cluster, algorithm in RUNS:
         after = weights_after(cluster, method(algorithm, rule), task, updates=100)
         left = 100 - 100 * 0.1 * 3.0
         equal(
@@ -136,10 +118,7 @@ def test_decay_uses_fresh_weights() -> None:
     task, updates = Quadratic(curvature=1e-300, optimum=0.0, initial=3.0, dtype=torch.float64), 50
     rule = Rule(lr=0.1, weight_decay=DECAY)
     shrunk = 3.0 * (1 - 0.1 * DECAY) ** updates
-    for name, cluster, algorithm in (
-        ("P = 1", ONE, "delayed"),
-        ("P = 4, late gradients", UNEVEN, "async_ps"),
-    ):
+    for name, cluster, algorithm in RUNS:
         after = float(weights_after(cluster, method(algorithm, rule), task, updates=updates))
         equal(f"w without a slope, {name}: w0 (1 - lr decay)^t", shrunk, after, source=KROGH)
 
@@ -148,22 +127,10 @@ def test_decay_moves_minimum() -> None:
     """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), for any staleness."""
     task = Quadratic(curvature=0.5, optimum=2.0, initial=0.0, dtype=torch.float64)
     expected = 0.5 * 2.0 / (0.5 + DECAY)
-    for name, cluster, algorithm in (
-        ("P = 1", ONE, "delayed"),
-        ("P = 4, late gradients", UNEVEN, "async_ps"),
-    ):
+    for name, cluster, algorithm in RUNS:
         rule = Rule(SGD(), 0.1, weight_decay=DECAY)
         after = float(weights_after(cluster, method(algorithm, rule), task, updates=600))
         equal(f"h a / (h + decay), {name}", expected, after, source=KROGH, wrong=2.0)
-
-
-def test_empty_recipe_changes_no_bit() -> None:
-    """Zero weight decay, an unreached bound and a schedule whose steps never come change no bit."""
-    for name, (optimizer, _) in TORCH.items():
-        plain = weights_after(UNEVEN, method("async_ps", Rule(optimizer, LR)))
-        idle = Rule(optimizer, LR, Chained([Step(at=[1e6])]), clip=ClipNorm(1e6), weight_decay=0.0)
-        after = weights_after(UNEVEN, method("async_ps", idle))
-        same(f"{name}, with a recipe that does nothing = without", after, plain, source="identity")
 
 
 MEMBERS = [(0.01, 0.0, 0.3, 0.5, 0.2), (0.05, 0.1, 1.0, 0.1, 0.1), (0.03, 0.01, 100.0, 0.9, 0.0)]

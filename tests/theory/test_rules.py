@@ -1,13 +1,11 @@
 """Optimisers and compensations."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import Quadratic
 from laggard.simulator import Algorithm, Cluster, Node, Role, Rule, Task
@@ -37,7 +35,7 @@ from tests.theory.trials import (
     TORCH,
     UNEVEN,
     UPDATES,
-    TorchOptimizer,
+    TorchScheduler,
     batches_of,
     every,
     first_weights,
@@ -45,6 +43,7 @@ from tests.theory.trials import (
     method,
     perceptron,
     quadratic,
+    torch_loop,
     update_times,
     weights_after,
 )
@@ -52,7 +51,6 @@ from tests.theory.trials import (
 TORCHS, ZHENG, ZHANG = "torch.optim", "Zheng et al. (2017)", "Zhang et al. (2016)"
 MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
 EVEN = Cluster(workers=4)
-TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 SHAPES = torch.optim.lr_scheduler
 SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
     "step in updates": (
@@ -111,21 +109,6 @@ LATE: dict[str, tuple[str, Any]] = {
 }
 
 
-def torch_loop(
-    task: Task, optimizer: TorchOptimizer, scheduler: TorchScheduler | None = None
-) -> Tensor:
-    """The training loop that anyone would write, with torch's own optimiser and schedule."""
-    weights = torch.nn.Parameter(first_weights(task))
-    descent, batches = optimizer([weights]), batches_of(task)
-    schedule = scheduler(descent) if scheduler else None
-    for _ in range(UPDATES):
-        weights.grad = gradient_of(task, weights.detach(), next(batches))
-        descent.step()
-        if schedule is not None:
-            schedule.step()
-    return weights.detach()
-
-
 @pytest.mark.parametrize("name", TORCH)
 def test_optimizers_match_torch(name: str) -> None:
     """Every optimiser equals torch's on a quadratic and in a network."""
@@ -150,7 +133,7 @@ def test_schedules_match_torch(name: str) -> None:
     close(
         f"{name} = {kind} of torch.optim",
         mine,
-        torch_loop(quadratic(), torchs, scheduler),
+        torch_loop(quadratic(), torchs, scheduler=scheduler),
         source=TORCHS,
     )
 

@@ -47,6 +47,7 @@ LAWS: dict[str, Distribution] = {
 """Laws of mean 1."""
 
 TorchOptimizer = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
+TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 TORCH: dict[str, tuple[Any, TorchOptimizer]] = {
     "sgd": (SGD(), lambda p: torch.optim.SGD(p, LR)),
     "momentum": (SGD(momentum=0.9), lambda p: torch.optim.SGD(p, LR, momentum=0.9)),
@@ -170,6 +171,31 @@ def gradient_of(task: Task, weights: Tensor, batch: Any) -> Tensor:
     return task.gradients(weights[None], [batch])[0][0]
 
 
+def torch_loop(
+    task: Task,
+    optimizer: TorchOptimizer,
+    *,
+    scheduler: TorchScheduler | None = None,
+    clip: Callable[[Tensor], object] = id,
+    decay: float = 0.0,
+) -> Tensor:
+    """The training loop that anyone would write, with torch's own optimiser, which has the weight
+    decay, schedule and clipping.
+    """
+    weights = torch.nn.Parameter(first_weights(task))
+    descent, batches = optimizer([weights]), batches_of(task)
+    if decay:
+        descent.param_groups[0]["weight_decay"] = decay
+    schedule = scheduler(descent) if scheduler else None
+    for _ in range(UPDATES):
+        weights.grad = gradient_of(task, weights.detach(), next(batches))
+        clip(weights)
+        descent.step()
+        if schedule is not None:
+            schedule.step()
+    return weights.detach()
+
+
 class Remains(NamedTuple):
     """What a run leaves.
 
@@ -210,6 +236,25 @@ def remains_of(
     simulate(cluster, algorithm, task, stop=stop, observe=see)
     taken = {id(receive.message) for receive in received if receive.fired}
     return Remains(nodes, [message for message in sent if id(message) not in taken])
+
+
+def note_reads(reads: list[tuple[int, Tensor]]) -> Callable[[Simulation], None]:
+    """What observes a run and notes who computes at which weights, in the order of beginning."""
+
+    def watch(node: Node) -> None:
+        right = node.compute
+
+        def compute(weights: Tensor, *given: Any) -> Any:
+            reads.append((node.rank, weights))
+            return right(weights, *given)
+
+        node.compute = compute  # type: ignore[method-assign]
+
+    def observe(run: Simulation) -> None:
+        for node in run.nodes.values():
+            watch(node)
+
+    return observe
 
 
 def timed(
