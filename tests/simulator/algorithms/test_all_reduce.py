@@ -21,8 +21,6 @@ from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
 from laggard.simulator.learning.rules import COMPENSATIONS, SGD, Adam
 from laggard.simulator.network.config import Hosts, SlowLink
-from laggard.simulator.network.topology import Exponential as ExponentialGraph
-from laggard.simulator.network.topology import Ring
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
@@ -114,16 +112,6 @@ def test_node_alone_goes_on_after_crash(method, quadratic):
     cluster = Cluster(workers=1, slowdowns=[Crash(worker=0, at=2.5, back=4.0)])
     outcome = simulate(cluster, method(Rule()), quadratic, stop=Stop(updates=5))
     assert outcome.progress.time == pytest.approx(4.0 + 3)
-
-
-@pytest.mark.parametrize(
-    ("collective", "topology"),
-    [("ring", Ring()), ("naive_ring", Ring()), ("ring", ExponentialGraph())],
-)
-def test_collective_runs_where_its_messages_can_go(collective, topology):
-    cluster = Cluster(workers=8, network=Network(topology=topology))
-    outcome = simulate(cluster, AllReduce(Rule(), collective), stop=Stop(updates=3))
-    assert outcome.progress.updates == 3
 
 
 @pytest.mark.parametrize("more", [{"collective": "server", "servers": 3}, {"ring_slices": 4}])

@@ -14,7 +14,6 @@ from laggard.simulator import (
     Cluster,
     Evaluate,
     Network,
-    Record,
     Rule,
     Stop,
     SyncPS,
@@ -154,21 +153,3 @@ def test_weights_are_same_in_buckets(algorithm, workers, perceptron):
             parts = simulate(cluster, replace(algorithm, bucket_bytes=c), task, **more)
             assert torch.equal(parts.weights, whole.weights)
             assert parts.messages["sent"] > whole.messages["sent"] or workers == 1
-
-
-@pytest.mark.parametrize("method", [AllReduce, SyncPS])
-def test_bytes_are_those_of_whole_gradient(method):
-    """The second step is counted: all nodes begin the third one at the same time."""
-    network = Network(bandwidth=N, latency=0.01, message_bytes=N)
-    cluster, task = Cluster(P, Constant(1.0), network=network), Timing(depth=DEPTH)
-
-    def step(**more):
-        stop, record = Stop(updates=4), Record(messages=True)
-        run = simulate(cluster, method(Rule(), **more), task, stop=stop, record=record)
-        start, end = np.unique(run.updates["started"])[1:3]
-        messages = run.message_log
-        return messages["bytes"][(messages["sent"] >= start) & (messages["sent"] < end)]
-
-    whole, parts = step(), step(bucket_bytes=4 * FIRST_BUCKET)
-    assert parts.sum() == pytest.approx(whole.sum(), rel=1e-12)
-    assert len(parts) == 7 * len(whole)  # a layer of two first buckets' bytes, then two at a time

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Algorithm, Cluster, Network, Node, Stop, simulate
+from laggard.simulator import Algorithm, Cluster, Network, Stop, simulate
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.distributions import Constant, Exponential
@@ -52,18 +52,6 @@ class Rounds(Algorithm):
             self.sums.setdefault(node.version, {})[node.rank] = (gradient, total)
             self.ends.setdefault(node.rank, []).append(node._env.now - began)
             node.apply(node.weights, [])
-
-
-class Counted(Quadratic):
-    """A quadratic that counts the gradients of each call, in which there are none but those asked
-    for.
-    """
-
-    lanes = 1
-
-    def gradients(self, weights, batches):
-        self.calls = [*getattr(self, "calls", []), len(batches)]
-        return super().gradients(weights, batches)
 
 
 def seconds(name, P, *, alpha=ALPHA, sharing="fair", n=N, beta=BETA, **more):
@@ -178,16 +166,6 @@ def test_some_nodes_sum_among_themselves(name):
 
 
 @every
-def test_first_use_of_sum_evaluates_all_gradients(name):
-    task, rounds, P = Counted(dim=9, noise=1.0), Rounds(name), 6
-    simulate(Cluster(workers=P), rounds, task, stop=Stop(updates=1))
-    assert not hasattr(task, "calls")
-    for _, total in rounds.sums[0].values():
-        assert total.value is not None
-    assert task.calls == [P]
-
-
-@every
 def test_nodes_share_sums_that_they_pass_on(name):
     """A sum that a message brings is not computed again."""
     P, params = 8, 64
@@ -228,19 +206,3 @@ def test_models_sent_are_those_of_closed_form(name, P):
         "halving_doubling": 2 * (on_cube - 1) + beside,
     }
     assert sum(size for *_, size in rounds.sent) == pytest.approx(models.get(name, 2 * (P - 1)))
-
-
-def test_mailbox_does_not_grow_with_rounds():
-    nodes = []
-
-    class Seen(Rounds):
-        def worker(self, node: Node):
-            nodes.append(node)
-            return super().worker(node)
-
-    kept = []
-    for rounds in (5, 50):
-        nodes.clear()
-        simulate(Cluster(workers=4), Seen("ring"), stop=Stop(updates=rounds))
-        kept.append(sum(len(node.mailbox.mail) + len(node.mailbox._receives) for node in nodes))
-    assert kept[0] == kept[1]

@@ -21,7 +21,7 @@ from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Graph
 from laggard.simulator.timing.distributions import Constant, Exponential
 from tests.simulator.algorithms.observing import LAWS, Observed, graphs, noisy
-from tests.theory.trials import batches_of
+from tests.theory.gossiping import push_sum
 
 LR = 0.1
 
@@ -29,31 +29,6 @@ LR = 0.1
 def on(graph, workers, compute=None):
     network = Network(topology=graph, bandwidth=20.0, latency=0.05, message_bytes=8.0)
     return Cluster(workers=workers, compute=compute or Exponential(1.0), network=network)
-
-
-def loop(task, W, steps, overlap, biased):
-    """Push-sum over matrices, with plain SGD: all models x / w, or x, after each node's step,
-    before the exchange.
-    """
-    P = len(W[0])
-    x, w = torch.cat([task.start([0])] * P), torch.ones(P, 1, dtype=torch.float64)
-    batches = [batches_of(task, rank) for rank in range(P)]
-    stepped, late = [], (torch.zeros_like(x), torch.zeros_like(w))
-    for step in range(steps):
-        read = x if biased else x / w
-        for rank in range(P):
-            gradient = task.gradients(read[rank][None, None], [next(batches[rank])])[0][0]
-            x[rank] -= LR * gradient[0]
-        stepped.append(x if biased else x / w)
-        if overlap:
-            x, w = x + late[0], w + late[1]
-        p = torch.as_tensor(W[step % len(W)])
-        kept = torch.diag(torch.diag(p))
-        late = (p - kept) @ x, (p - kept) @ w
-        x, w = kept @ x, kept @ w
-        if not overlap:
-            x, w = x + late[0], w + late[1]
-    return stepped
 
 
 @settings(max_examples=25, deadline=None)
@@ -69,7 +44,7 @@ def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
     algorithm = SGP(Rule(lr=LR), overlap=overlap, biased=biased)
     cluster = on(graph, workers, data.draw(LAWS))
     models = Observed(cluster, algorithm, noisy(), Stop(updates=8)).models
-    expected = loop(noisy(), W, 40, overlap, biased)
+    expected, _ = push_sum(noisy(), W, 40, lr=LR, late=overlap, biased=biased)
     assert sum(map(len, models.values())) == 8 * workers
     for rank, steps in models.items():
         for step, model in enumerate(steps):

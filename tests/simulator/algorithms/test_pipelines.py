@@ -32,7 +32,7 @@ from laggard.simulator.algorithms.pipelines import (
     PipeDream,
 )
 from laggard.simulator.algorithms.staging import stage_layers
-from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
@@ -159,42 +159,6 @@ def test_each_replica_has_schedule_of_its_pipeline(algorithm, forward):
     for last in range(S - 1, R * S, S):
         first = log["sent"][(log["sender"] == last) & (log["receiver"] == last - 1)].min()
         assert first == pytest.approx(forward * 2 / 3 + 4 / 3)
-
-
-UNEVEN = Cluster(R * S, compute=Gamma(1.0, 0.7), network=Network(bandwidth=1e3, latency=0.01))
-
-
-def by_mini_batch(rows, stages):
-    """The versions `(mini-batches, stages)` that the stages of the first replica read for each of
-    its mini-batches.
-    """
-    read = [
-        rows["version_read"][(rows["target"] == SERVER - s) & (rows["worker"] == stages - 1)]
-        for s in range(stages)
-    ]
-    complete = min(len(versions) for versions in read)
-    return np.stack([versions[:complete] for versions in read], axis=1)
-
-
-@pytest.mark.parametrize(("replicas", "differ"), [(R, True), (1, False)])
-def test_stages_read_different_versions_with_several_replicas(replicas, differ):
-    stages = R * S // replicas
-    algorithm, task = (
-        AsyncPipelines(Rule(), micro_batches=1, replicas=replicas),
-        Timing(depth=stages),
-    )
-    rows = simulate(UNEVEN, algorithm, task, stop=Stop(updates=60)).updates
-    versions = by_mini_batch(rows, stages)
-    assert (np.ptp(versions, axis=1) > 0).any() == differ
-
-
-def test_micro_batches_of_stage_read_one_version():
-    algorithm = AsyncPipelines(Rule(), micro_batches=M, replicas=R)
-    rows = simulate(UNEVEN, algorithm, Timing(depth=S), stop=Stop(updates=60)).updates
-    updates = np.stack(
-        [rows[column].reshape(-1, M) for column in ("target", "version", "worker", "version_read")]
-    )
-    assert (updates == updates[..., :1]).all()
 
 
 @pytest.mark.parametrize("back", [None, 9.0])

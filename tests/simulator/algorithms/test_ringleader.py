@@ -6,7 +6,6 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import Cluster, Network, Record, Ringleader, Rule, Stop, simulate
-from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.trials import gradient_of
@@ -65,15 +64,6 @@ def test_weights_equal_loop_over_arrivals():
     order = rows["worker"][np.argsort(rows["computed"], kind="stable")].tolist()
     expected = learn_by_loop(task, order, 0.1)
     torch.testing.assert_close(outcome.weights, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_one_worker_makes_plain_steps():
-    task = Quadratic(noise=0.3, dtype=torch.float64)
-    weights = []
-    for name in ("ringleader", "async_ps"):
-        algorithm = ALGORITHMS[name](Rule(lr=0.1))
-        weights.append(simulate(Cluster(1), algorithm, task, stop=Stop(updates=50)).weights)
-    assert torch.equal(*weights)
 
 
 def test_model_goes_down_once_a_round_and_worker():
