@@ -2,7 +2,7 @@
 
 import torch
 
-from laggard.simulator.learning.promises import Derived, Later, Promise, evaluate
+from laggard.simulator.learning.promises import Derived, Later, Promise
 
 
 class Known(Promise):
@@ -36,14 +36,6 @@ def test_values_are_computed_together_when_asked():
     assert asked == [3]
     torch.testing.assert_close(half.value, (a._later + b._later)[:, 1:3] * 0.5)
     assert asked == [3]
-
-
-def test_values_of_several_are_computed_in_one_call():
-    asked = []
-    a, b, c = leaves(3, asked)
-    one, two = evaluate([a + b, b + c])
-    assert asked == [3]
-    torch.testing.assert_close(one + two, a._later + 2 * b._later + c._later)
 
 
 def test_long_sums_do_not_recurse():

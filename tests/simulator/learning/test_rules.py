@@ -11,20 +11,16 @@ from laggard.simulator import InvalidSettingError
 from laggard.simulator.learning.pool import FREE, GradientPool, memory_for
 from laggard.simulator.learning.rules import (
     SGD,
-    Adagrad,
     Adam,
     Chained,
     Constant,
     Cosine,
     DCASGDa,
     DelayAdaptive,
-    OneOverN,
     Progress,
     RMSProp,
     Rule,
-    Staleness,
     Step,
-    Uncompensated,
     WarmUp,
 )
 from laggard.simulator.learning.rules.scalars import cast
@@ -46,39 +42,6 @@ def gradients_at(points, curvature=2.0):
     return promises
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), RMSProp(), Adagrad()], ids=repr)
-@pytest.mark.parametrize(
-    ("compensation", "settings"), [(OneOverN, {"workers": 16}), (DelayAdaptive, {"ceiling": 0.025})]
-)
-def test_normalising_optimiser_undoes_factor_on_gradient(optimizer, compensation, settings):
-    """1/16 of every gradient is the same step but for eps; 1/16 of every step is a sixteenth."""
-    moved = []
-    for damping in (
-        Uncompensated(),
-        compensation(on="gradient", **settings),
-        compensation(on="step", **settings),
-    ):
-        rule = Rule(optimizer, lr=LR, compensation=damping)
-        weights = torch.ones(1, 1, dtype=DOUBLE)
-        state = rule.init(weights)
-        for _ in range(5):
-            weights, state = rule.update(weights, gradients_at([1.0]), state)
-        moved.append(float(1 - weights))
-    plain, on_gradient, on_step = moved
-    # eps over the smallest root: 1e-8 / (sqrt(1 - 0.99) 2 / 16)
-    assert on_gradient == pytest.approx(plain, rel=1e-6)
-    assert on_step == pytest.approx(plain / 16, rel=1e-12)
-
-
-@pytest.mark.parametrize(("tau", "lr"), [(0, 0.3), (1, 0.3), (2, 0.1), (3, 0.1), (7, 0.1)])
-def test_delay_adaptive_rate_is_bounded(tau, lr):
-    """The bound is c / tau; a rate of 0, as in warm-ups, is allowed."""
-    rates = torch.tensor([[lr], [0.0]], dtype=DOUBLE)
-    weight = DelayAdaptive(ceiling=0.2).weight(SimpleNamespace(staleness=tau), rates)
-    expected = min(lr, 0.2 / tau) if tau else lr
-    assert (rates * weight).flatten().tolist() == pytest.approx([expected, 0.0])
-
-
 @pytest.mark.parametrize(("combine", "divisor"), [(mean, 2), (total, 1)])
 def test_delay_adaptive_rate_bounds_each_gradient(combine, divisor):
     """Each gradient has the bound of its own staleness, at the rate of the schedule."""
@@ -90,21 +53,6 @@ def test_delay_adaptive_rate_bounds_each_gradient(combine, divisor):
     state = rule.init(weights)._replace(progress=Progress(1, 0.0))
     after, _ = rule.update(weights, gradients, state, combine=combine)
     assert float(after) == pytest.approx(-2.0 * (0.2 / 4 + 0.4) / divisor, rel=1e-14)
-
-
-@pytest.mark.parametrize("tau", [0, 1])
-def test_fresh_and_once_stale_gradients_count_in_full(tau):
-    assert Staleness().weight(SimpleNamespace(staleness=tau), LR) == 1.0
-
-
-def test_update_is_mean_of_gradients_evaluated_together():
-    weights = torch.zeros(1, 1, dtype=DOUBLE)
-    gradients = gradients_at([1.0, 2.0, 6.0])
-    rule = Rule(SGD(), lr=0.5)
-    after, state = rule.update(weights, gradients, rule.init(weights))
-    assert float(after) == pytest.approx(-0.5 * 2.0 * 3.0)
-    assert gradients[0]._pool.calls == 1
-    assert state.progress == Progress(1, pytest.approx(3 / 1000))
 
 
 def test_weights_are_values():
