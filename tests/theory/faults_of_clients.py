@@ -1,7 +1,6 @@
 """Faults of federated methods and of DiLoCo: clients, rounds, corrections, outer steps."""
 
 from functools import partial
-from typing import Any
 
 from laggard.simulator.algorithms import clients, local_all_reduce
 from laggard.simulator.algorithms.contrib import (
@@ -17,52 +16,52 @@ from tests.faults import Replaced, settings
 from tests.theory import test_clients, test_diloco
 
 
-def by_clients_asked(right: Any) -> Any:
+def by_clients_asked(right):
     """The shared control moves by the mean over the C clients of a round, not by 1/M of the sum."""
 
-    def total_of(values: Any) -> Any:
+    def total_of(values):
         return total(values) * (3 / len(values))
 
     return total_of
 
 
-def by_weights(right: Any) -> Any:
+def by_weights(right):
     """A buffer whose sum is divided by the sum of the weights of staleness."""
 
-    def merge(self: Any, weights: Any, answers: Any) -> Any:
+    def merge(self, weights, answers):
         factors = [(1 + answer.staleness) ** -self.power for answer in answers]
         return weights + (right(self, weights, answers) - weights) * self.buffer / sum(factors)
 
     return merge
 
 
-def away_from_server(right: Any) -> Any:
+def away_from_server(right):
     """The proximal term with the opposite sign."""
 
-    def correction(self: Any, read: Any, more: Any) -> Any:
+    def correction(self, read, more):
         return lambda gradient, model: right(self, 2 * model - read, more)(gradient, model)
 
     return correction
 
 
-def waits_for_ever(right: Any) -> Any:
-    def init(self: Any, node: Any, timeout: Any = None) -> None:
+def waits_for_ever(right):
+    def init(self, node, timeout=None):
         right(self, node, None)
 
     return init
 
 
-def at_once(right: Any) -> Any:
+def at_once(right):
     """A model that is corrected as one vector."""
 
-    def step(self: Any, *given: Any) -> Any:
+    def step(self, *given):
         return right(self, *given[:-1], {})
 
     return step
 
 
-def never_late(right: Any) -> Any:
-    def rule_step(self: Any, node: Any, change: Any, state: Any, staleness: int) -> Any:
+def never_late(right):
+    def rule_step(self, node, change, state, staleness):
         return right(self, node, change, state, 0)
 
     return rule_step
@@ -152,7 +151,7 @@ CLIENTS = {
     ),
     "clients make a step too many": (
         Replaced(
-            clients.Federated, "worker", settings(local_steps=lambda self: self.local_steps + 1)
+            clients.ModelClients, "worker", settings(local_steps=lambda self: self.local_steps + 1)
         ),
         test_clients.test_fixed_point_of_fedavg_is_not_the_minimum,
     ),

@@ -3,7 +3,6 @@
 from functools import partial
 from heapq import heappush
 from itertools import count
-from typing import Any
 
 from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator.engine import machine, membership
@@ -26,32 +25,32 @@ from tests.theory import (
 from tests.theory.test_engine import one_method
 
 
-def half_as_large(right: Any) -> Any:
+def half_as_large(right):
     return lambda self, sender, receiver, size, arrival: right(
         self, sender, receiver, size / 2, arrival
     )
 
 
-def latency_twice(right: Any) -> Any:
-    def between(*given: Any) -> Any:
+def latency_twice(right):
+    def between(*given):
         latency, beside, route = right(*given)
         return 2 * latency, beside, route
 
     return between
 
 
-def trunks_of_ones_own(right: Any) -> Any:
+def trunks_of_ones_own(right):
     messages = count()
 
-    def between(*given: Any) -> Any:
+    def between(*given):
         latency, links = right(*given)
         return latency, {(str(next(messages)), *ends): speed for ends, speed in links.items()}
 
     return between
 
 
-def shares_alike(right: Any) -> Any:
-    def rate(self: Any) -> None:
+def shares_alike(right):
+    def rate(self):
         flows = [flow for link in self._touched for flow in link.flows]
         right(self)
         for flow in flows:
@@ -62,48 +61,48 @@ def shares_alike(right: Any) -> Any:
     return rate
 
 
-def half_duplex(right: Any) -> Any:
+def half_duplex(right):
     return lambda self, ends, speed: right(
         self, ("up", ends[1]) if ends[0] == "down" else ends, speed
     )
 
 
-def forgetful_queue(right: Any) -> Any:
-    def enter(self: Any, flow: Any, hop: int, tail: float) -> None:
+def forgetful_queue(right):
+    def enter(self, flow, hop, tail):
         flow.route[hop].free = 0.0
         right(self, flow, hop, tail)
 
     return enter
 
 
-def overtaking(right: Any) -> Any:
+def overtaking(right):
     return lambda self, sender, receiver, delay, seconds, arrival: self._env.after(
         delay + seconds, arrival
     )
 
 
-def without_caps(right: Any) -> Any:
-    def balance(self: Any, flows: int) -> None:
+def without_caps(right):
+    def balance(self, flows):
         self._level = self.link.bandwidth / flows
 
     return balance
 
 
-def another_duration_each(right: Any) -> Any:
-    streams: dict[int, int] = {}
+def another_duration_each(right):
+    streams = {}
     return lambda self: right(self) + 1e-3 * streams.setdefault(id(self), len(streams))
 
 
-def cancel_the_gradient_only(right: Any) -> Any:
-    def cancel(self: Any) -> None:
+def cancel_the_gradient_only(right):
+    def cancel(self):
         if self.gradient is not None and self.gradient.status == gradients.IN_FLIGHT:
             self.gradient.cancel()
 
     return cancel
 
 
-def at_other_weights(right: Any) -> Any:
-    def evaluate(self: Any, wanted: Any, others: Any) -> None:
+def at_other_weights(right):
+    def evaluate(self, wanted, others):
         together = [*wanted, *others]
         for gradient in together:
             gradient.weights = gradient.weights + 1e-9 * len(together)
@@ -112,15 +111,15 @@ def at_other_weights(right: Any) -> Any:
     return evaluate
 
 
-def staying_after_return(right: Any) -> Any:
-    def stay(self: Any, rank: int) -> None:
+def staying_after_return(right):
+    def stay(self, rank):
         if self._services.env.now == 0:
             right(self, rank)
 
     return stay
 
 
-def leaving_at_once(right: Any) -> Any:
+def leaving_at_once(right):
     return lambda self: self._services.membership.leave(self.rank)
 
 

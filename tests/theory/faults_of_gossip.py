@@ -1,9 +1,7 @@
 """Faults of gossip for data that differ, of random matchings and of relayed sums."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from laggard.simulator.algorithms import averaging, gossip
 from laggard.simulator.algorithms.contrib import choco, d2, matcha, qg_dsgdm, relay_sgd
@@ -13,34 +11,34 @@ from tests.theory import test_gossip_data, test_gossip_times
 from tests.theory.faults_of_nodes import OTHER_ORDER, without_itself
 
 
-def as_dpsgd(order: str) -> Callable[[Any], Any]:
+def as_dpsgd(order):
     """The nodes of D-PSGD in the place of others."""
-    return lambda right: lambda self, node: gossip.DPSGD(self.rule, order).worker(node)  # type: ignore[arg-type]
+    return lambda right: lambda self, node: gossip.DPSGD(self.rule, order).worker(node)
 
 
-def one_model(right: Any) -> Any:
+def one_model(right):
     """Messages that take the time of one model, whatever they carry."""
 
-    def tell(node: Any, step: int, mixing: Any, *models: Any, size: float = 1.0) -> None:
+    def tell(node, step, mixing, *models, size=1.0):
         right(node, step, mixing, *models, size=size / len(models))
 
     return tell
 
 
-def with_own_zero(right: Any) -> Any:
+def with_own_zero(right):
     """Messages that have twice what the sender adds to its own copy."""
 
-    def tell(node: Any, step: int, mixing: Any, *models: Any, size: float = 1.0) -> None:
+    def tell(node, step, mixing, *models, size=1.0):
         right(node, step, mixing, *(2 * model for model in models), size=size)
 
     return tell
 
 
-def relaying(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def relaying(change):
     """Nodes that relay `change(received)` in the place of what they received."""
 
-    def wrong(right: Any) -> Any:
-        def relay(self: Any, node: Any, step: int, weights: Any, received: Any) -> Any:
+    def wrong(right):
+        def relay(self, node, step, weights, received):
             return right(self, node, step, weights, change(received))
 
         return relay
@@ -48,14 +46,14 @@ def relaying(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return wrong
 
 
-def to_everybody(received: Any) -> Any:
+def to_everybody(received):
     """What was received as if from nobody: it is sent back to where it came from."""
     return {-1 - peer: sums for peer, sums in received.items()}
 
 
 minimum = test_gossip_data.test_corrected_gossip_reaches_minimum_of_mean_loss
 loop = test_gossip_data.test_models_match_loop_over_matrices
-GOSSIP: dict[str, tuple[Any, ...]] = {
+GOSSIP = {
     "gradient tracking's messages have one model": (
         Replaced(averaging, "tell", one_model),
         partial(

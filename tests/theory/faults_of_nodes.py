@@ -1,9 +1,7 @@
 """Faults of collectives, gossip and pipelines."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from laggard.simulator.algorithms import (
     bucketing,
@@ -33,13 +31,13 @@ from tests.theory import (
 from tests.theory.faults_of_rules import at_the_weights_read
 
 
-def own_parts(wrong: Callable[[Any], bool]) -> Callable[[Any], Any]:
+def own_parts(wrong):
     """What a node receives in the steps that are `wrong`: not the sender's parts, but its own
     again.
     """
 
-    def take(right: Any) -> Any:
-        def received(self: Any, step: Any, sender: int, parts: Any) -> None:
+    def take(right):
+        def received(self, step, sender, parts):
             right(self, step, sender, self.give(step, sender) if wrong(step) else parts)
 
         return received
@@ -47,8 +45,8 @@ def own_parts(wrong: Callable[[Any], bool]) -> Callable[[Any], Any]:
     return take
 
 
-def whole_models(right: Any) -> Any:
-    def phases(workers: int) -> Any:
+def whole_models(right):
+    def phases(workers):
         return [
             [replace(step, size=step.size if step.adds else 1.0) for step in phase]
             for phase in right(workers)
@@ -57,8 +55,8 @@ def whole_models(right: Any) -> Any:
     return phases
 
 
-def forward_at_the_end(right: Any) -> Any:
-    def layers(self: Any, node: Any) -> Any:
+def forward_at_the_end(right):
+    def layers(self, node):
         *front, last = right(self, node)
         return [
             *(each._replace(forward=0.0) for each in front),
@@ -68,8 +66,8 @@ def forward_at_the_end(right: Any) -> Any:
     return layers
 
 
-def whole_weights(right: Any) -> Any:
-    def begin(self: Any, own: Any, *given: Any) -> Any:
+def whole_weights(right):
+    def begin(self, own, *given):
         before = own.weight
         x = right(self, own, *given)
         own.weight = before
@@ -78,12 +76,12 @@ def whole_weights(right: Any) -> Any:
     return begin
 
 
-def answering(share: float, pause: bool) -> Callable[[Any], Any]:
+def answering(share, pause):
     """The passive side of AD-PSGD that goes `share` of the way, at once or while a message
     passes.
     """
 
-    def answer(self: Any, own: Any) -> Iterator[Any]:
+    def answer(self, own):
         while True:
             asker, theirs = yield own.receive(tag=gossip.ASK)
             mine = own.weights
@@ -95,14 +93,14 @@ def answering(share: float, pause: bool) -> Callable[[Any], Any]:
     return lambda right: answer
 
 
-def without_itself(right: Any) -> Any:
-    def others(own: Any, step: int, mixing: Any, *models: Any) -> Any:
+def without_itself(right):
+    def others(own, step, mixing, *models):
         return right(own, step, replace(mixing, own=0.0), *models)
 
     return others
 
 
-def own_mean(self: Any, own: Any, size: float, pieces: Any) -> Iterator[Any]:
+def own_mean(self, own, size, pieces):
     yield own.work(0.0)
     return pieces[0].map(lambda _, summed: summed / len(pieces), total(pieces), batches=len(pieces))
 

@@ -1,6 +1,5 @@
 """Faults of asynchronous pipelines."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,10 +10,10 @@ from tests.theory import test_asynchronous_pipelines, test_pipelines
 from tests.theory.faults_of_servers import before_its_update
 
 
-def in_step(right: Any) -> Any:
+def in_step(right):
     """A server that waits for the gradients of all replicas, as in a synchronous method."""
 
-    def server(self: AsyncPipelines, own: Any) -> Iterator[Any]:
+    def server(self, own):
         state, pushed = self.rule.init(own.weights), dict[int, Any]()
         while True:
             worker, pieces = yield own.receive()
@@ -30,10 +29,10 @@ def in_step(right: Any) -> Any:
     return server
 
 
-def one_gradient(right: Any) -> Any:
+def one_gradient(right):
     """Stages whose server applies the last of their micro-batches alone."""
 
-    def make_passes(self: Any, *given: Any) -> Iterator[Any]:
+    def make_passes(self, *given):
         *others, last = yield from right(self, *given)
         for piece in others:
             piece.drop()
@@ -42,10 +41,10 @@ def one_gradient(right: Any) -> Any:
     return make_passes
 
 
-def waiting_for_all(right: Any) -> Any:
+def waiting_for_all(right):
     """Stages that begin a mini-batch when all stages of the replica have their parameters."""
 
-    def worker(self: AsyncPipelines, own: Any) -> Iterator[Any]:
+    def worker(self, own):
         depth, stage, server = (
             self.depth(own.workers),
             self.stage(own),
@@ -66,7 +65,7 @@ def waiting_for_all(right: Any) -> Any:
     return worker
 
 
-PIPELINES: dict[str, tuple[Any, ...]] = {
+PIPELINES = {
     "delays of stages are in the other order": (
         Replaced(delayed.DelayedStages, "worker", settings(delays=lambda self: self.delays[::-1])),
         test_pipelines.test_delays_of_stages_are_those_of_pipedream,

@@ -1,9 +1,7 @@
 """Faults of optimisers, compensations and rules."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from torch import float64
 from torch.nn.functional import cross_entropy
@@ -19,28 +17,22 @@ from tests.theory import (
     test_rules,
 )
 
-Step = Callable[..., tuple[Any, Any]]
 
-
-def damped(right: Step) -> Step:
-    return lambda self, gradient, *rest: right(self, 0.1 * gradient, *rest)
-
-
-def biased(right: Step) -> Step:
-    def step(self: Any, *given: Any) -> Any:
+def biased(right):
+    def step(self, *given):
         change, state = right(self, *given)
         return change * (1 - state.power1), state
 
     return step
 
 
-def corrected(wrong: Callable[[Any, Any, Any], Any]) -> Callable[[Step], Step]:
+def corrected(wrong):
     """A compensation whose gradient is made of the right one's: of the value, what it was made, and
     the new state.
     """
 
-    def of(right: Step) -> Step:
-        def correct(self: Any, value: Any, *rest: Any) -> Any:
+    def of(right):
+        def correct(self, value, *rest):
             made, state = right(self, value, *rest)
             return wrong(value, made, state), state
 
@@ -49,10 +41,10 @@ def corrected(wrong: Callable[[Any, Any, Any], Any]) -> Callable[[Step], Step]:
     return of
 
 
-def backup_of_another(right: Step) -> Step:
-    backups: list[Any] = []
+def backup_of_another(right):
+    backups = []
 
-    def correct(self: Any, value: Any, gradient: Any, weights: Any, state: Any, lr: Any) -> Any:
+    def correct(self, value, gradient, weights, state, lr):
         backups.append(gradient.weights)
         backup = backups[-2] if backups[1:] else weights
         return value + self.strength * value * value * (weights - backup), state
@@ -60,10 +52,10 @@ def backup_of_another(right: Step) -> Step:
     return correct
 
 
-def state_per_worker(right: Any) -> Any:
-    states: dict[int, Any] = {}
+def state_per_worker(right):
+    states = {}
 
-    def update(self: Any, weights: Any, given: Any, state: Any, **named: Any) -> Any:
+    def update(self, weights, given, state, **named):
         worker = given[0].worker
         weights, states[worker] = right(self, weights, given, states.get(worker, state), **named)
         return weights, states[worker]
@@ -71,47 +63,38 @@ def state_per_worker(right: Any) -> Any:
     return update
 
 
-def averaging(right: Any) -> Any:
+def averaging(right):
     return lambda self, weights, given, state, combine=None: right(self, weights, given, state)
 
 
-def adding_up(right: Any) -> Any:
+def adding_up(right):
     return lambda self, weights, given, state, combine=None: right(
         self, weights, given, state, combine=sum
     )
 
 
-def at_the_weights_read(right: Any) -> Any:
+def at_the_weights_read(right):
     return lambda self, weights, given, state: right(self, given[0].weights, given, state)
 
 
-def in_place(right: Any) -> Any:
-    def step(self: Any, weights: Any, *rest: Any, **named: Any) -> Any:
-        new, state = right(self, weights, *rest, **named)
-        weights.data += new - weights
-        return weights, state
-
-    return step
-
-
-def decoupled_decay(right: Any) -> Any:
-    def step(self: Any, weights: Any, *rest: Any, **named: Any) -> Any:
+def decoupled_decay(right):
+    def step(self, weights, *rest, **named):
         new, state = right(replace(self, weight_decay=0.0), weights, *rest, **named)
         return new - self.lr * self.weight_decay * weights, state
 
     return step
 
 
-def late_decay(right: Any) -> Any:
-    def update(self: Any, weights: Any, given: Any, *rest: Any, **named: Any) -> Any:
+def late_decay(right):
+    def update(self, weights, given, *rest, **named):
         new, state = right(replace(self, weight_decay=0.0), weights, given, *rest, **named)
         return new - self.lr * self.weight_decay * given[0].weights, state
 
     return update
 
 
-def clipping_decay_too(right: Any) -> Any:
-    def step(self: Any, weights: Any, gradient: Any, *rest: Any, **named: Any) -> Any:
+def clipping_decay_too(right):
+    def step(self, weights, gradient, *rest, **named):
         return right(
             replace(self, weight_decay=0.0),
             weights,

@@ -1,9 +1,7 @@
 """Faults of parameter servers, local steps and delays."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from laggard.simulator import Network
 from laggard.simulator.algorithms import (
@@ -23,7 +21,7 @@ from laggard.simulator.engine import cluster, recovery
 from laggard.simulator.learning.rules import damping
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.recording import trace
-from tests.faults import Replaced, Spoilt, Wrong, on_spoilt, settings
+from tests.faults import Replaced, Spoilt, on_spoilt, settings
 from tests.theory import (
     test_asynchronous,
     test_dana,
@@ -38,24 +36,24 @@ from tests.theory import (
 from tests.theory.faults_of_rules import averaging, state_per_worker
 
 
-def before_its_update(own: Any) -> dict[str, Any]:
+def before_its_update(own):
     """A server that answers the worker that causes an update with the weights before it."""
-    before: list[Any] = []
+    before = []
 
-    def apply(*given: Any) -> None:
+    def apply(*given):
         before.append(own.weights)
         own.apply(*given)
 
-    def send(receiver: int, content: Any, **named: Any) -> Any:
+    def send(receiver, content, **named):
         return own.send(receiver, before.pop() if before else content, **named)
 
     return {"apply": apply, "send": send}
 
 
-def one_momentum(right: Any) -> Any:
+def one_momentum(right):
     """A server that looks ahead by the momentum of its own optimiser."""
 
-    def server(self: Any, own: Any) -> Any:
+    def server(self, own):
         state = self.rule.init(own.weights)
         while True:
             worker, gradient = yield own.receive()
@@ -68,10 +66,10 @@ def one_momentum(right: Any) -> Any:
     return server
 
 
-def sending_velocities(own: Any) -> dict[str, Any]:
+def sending_velocities(own):
     """A worker that sends v in place of m v + g, which is made of g and v."""
 
-    def send(receiver: int, content: Any, **named: Any) -> Any:
+    def send(receiver, content, **named):
         if content is not None:
             _, content = content.sources
         return own.send(receiver, content, **named)
@@ -79,10 +77,10 @@ def sending_velocities(own: Any) -> dict[str, Any]:
     return {"send": send}
 
 
-def pushing_twice(right: Any) -> Any:
-    last: list[Any] = []
+def pushing_twice(right):
+    last = []
 
-    def push(self: Any, content: Any, size: float = 1.0) -> Any:
+    def push(self, content, size=1.0):
         taken, fetch = content
         messages = right(self, ([*last, *taken], fetch), size)
         last[:] = taken[-1:]
@@ -91,11 +89,11 @@ def pushing_twice(right: Any) -> Any:
     return push
 
 
-def with_staleness(of: Callable[[int], int]) -> Any:
+def with_staleness(of):
     """A record in which the staleness of every gradient is another one."""
 
-    def wrong(right: Any) -> Any:
-        def record(self: Any, gradient: Any, whole: Any, counts: bool) -> None:
+    def wrong(right):
+        def record(self, gradient, whole, counts):
             gradient._staleness = of(gradient._staleness)
             right(self, gradient, whole, counts)
 
@@ -104,13 +102,13 @@ def with_staleness(of: Callable[[int], int]) -> Any:
     return wrong
 
 
-def keeping(*names: str) -> Wrong:
+def keeping(*names):
     """A crash that leaves some attributes of the server as they are."""
 
-    def wrong(right: Any) -> Any:
-        def lose(self: Any, now: float) -> int:
+    def wrong(right):
+        def lose(self, now):
             before = {name: getattr(self._node, name) for name in names}
-            number: int = right(self, now)
+            number = right(self, now)
             for name, value in before.items():
                 setattr(self._node, name, value)
             return number
@@ -120,18 +118,18 @@ def keeping(*names: str) -> Wrong:
     return wrong
 
 
-def late(right: Any) -> Any:
+def late(right):
     """Periods counted from the start, not from the last return."""
 
-    def restart(self: Any, now: float) -> None:
+    def restart(self, now):
         right(self, now)
         self._since, self._periods = 0.0, now // (self._checkpoint.every_seconds or math.inf)
 
     return restart
 
 
-def charging_for_compensation(right: Any) -> Any:
-    def server(self: Any, node: Any) -> Any:
+def charging_for_compensation(right):
+    def server(self, node):
         extra = 0.0 if type(self.rule.compensation) is damping.Uncompensated else 0.01
         return right(self, Spoilt(node, apply_seconds=node.apply_seconds + extra))
 

@@ -26,7 +26,7 @@ CARDS = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
 DEAN, HO = "Dean et al. (2012)", "Ho et al. (2013)"
 
 
-def test_ssp_without_slack_is_lock_step() -> None:
+def test_ssp_without_slack_is_lock_step():
     """SSP without slack runs in lock step: each round has P updates of staleness 0 to P - 1."""
     barrier = every(UNEVEN, "downpour", sync_every=1)
     own = every(UNEVEN, "ssp", bound=0)
@@ -47,7 +47,7 @@ def test_ssp_without_slack_is_lock_step() -> None:
 
 
 @pytest.mark.parametrize("s", [1, 3])
-def test_slack_bounds_lead_of_fastest_worker(s: int) -> None:
+def test_slack_bounds_lead_of_fastest_worker(s):
     """The lead of the fastest worker over the slowest reaches s + 1 iterations and never exceeds
     it.
     """
@@ -65,14 +65,14 @@ def test_slack_bounds_lead_of_fastest_worker(s: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_one_replica_equals_sgd(n: int) -> None:
+def test_one_replica_equals_sgd(n):
     """A single replica gives SGD."""
     alone = weights_after(ONE, method("downpour", RULES[0], n_push=n, n_fetch=n), updates=12)
     sgd = weights_after(ONE, method("delayed", RULES[0]), updates=12 * n)
     close(f"downpour, P = 1, n_push = n_fetch = {n} = SGD", alone, sgd, source=DEAN)
 
 
-def test_downpour_sum_equals_mean_at_larger_rate() -> None:
+def test_downpour_sum_equals_mean_at_larger_rate():
     """Local steps last until the next fetch; pushing a sum equals pushing a mean at a larger
     learning rate.
     """
@@ -89,7 +89,7 @@ def test_downpour_sum_equals_mean_at_larger_rate() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 5])
-def test_rare_messages_divide_idle_time(n: int) -> None:
+def test_rare_messages_divide_idle_time(n):
     """A replica is idle for E = alpha + N beta each way once in n mini-batches."""
     cards = Network(bandwidth=12.0, latency=0.125, message_bytes=3.0)
     algorithm = method("downpour", n_push=n, n_fetch=n)
@@ -101,7 +101,7 @@ def test_rare_messages_divide_idle_time(n: int) -> None:
 @pytest.mark.parametrize("network", [Network(), CARDS], ids=["free", "cards"])
 @pytest.mark.parametrize("R", [1, 3, 12])
 @pytest.mark.parametrize("cancel", [False, True], ids=["finish", "cancel"])
-def test_ringmaster_applies_no_older_gradient(cancel: bool, R: int, network: Network) -> None:
+def test_ringmaster_applies_no_older_gradient(cancel, R, network):
     """Gradients of staleness R - 1 are applied, those of staleness R are not; with R = 1 only fresh
     gradients are.
     """
@@ -115,7 +115,7 @@ def test_ringmaster_applies_no_older_gradient(cancel: bool, R: int, network: Net
     assert ("cancelled" in rows["status"]) == cancel
 
 
-def test_warm_start_runs_one_replica_first() -> None:
+def test_warm_start_runs_one_replica_first():
     """A warm start runs one replica for some time, then all replicas."""
     P, alone = 8, 20
     rows = timed(

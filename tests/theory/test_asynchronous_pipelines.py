@@ -15,7 +15,6 @@ from laggard.simulator import (
     Cluster,
     Evaluate,
     Network,
-    Outcome,
     Rule,
     Stop,
     Timing,
@@ -46,7 +45,7 @@ SCHEDULES = pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 
 
 @SCHEDULES
-def test_one_replica_equals_flushed_pipeline(schedule: str) -> None:
+def test_one_replica_equals_flushed_pipeline(schedule):
     """One replica on a free network equals the flushed pipeline."""
     cluster, task = Cluster(workers=S, compute=Gamma(1.0, 0.7)), perceptron(6, 5, 4)
     alone = every(cluster, "async_pipelines", task, micro_batches=M, schedule=schedule, updates=12)
@@ -66,7 +65,7 @@ def test_one_replica_equals_flushed_pipeline(schedule: str) -> None:
     )
 
 
-def test_one_stage_equals_asynchronous_server() -> None:
+def test_one_stage_equals_asynchronous_server():
     """Replicas of one stage equal the workers of an asynchronous server."""
     slow = [Factor(worker=rank, factor=1 + rank / np.e) for rank in range(R)]
     cluster = Cluster(R, Constant(1.0), slow, CARDS, apply_seconds=0.02)
@@ -83,7 +82,7 @@ def test_one_stage_equals_asynchronous_server() -> None:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_stages_match_loop_over_recorded_order(name: str) -> None:
+def test_stages_match_loop_over_recorded_order(name):
     """In a loop over the recorded order, the stage of a replica has the parameters of the answer
     to its last push.
     """
@@ -127,7 +126,7 @@ def test_stages_match_loop_over_recorded_order(name: str) -> None:
     close(text, run.weights, ours, source=DEAN)
 
 
-def order_of(run: Outcome) -> list[tuple[int, int]]:
+def order_of(run):
     """The stage of each update, and the last node of the replica that pushed it, as they were
     recorded.
     """
@@ -138,18 +137,18 @@ def order_of(run: Outcome) -> list[tuple[int, int]]:
     return [(int(stage), int(last)) for stage, _, last in order]
 
 
-def times_of(run: Outcome, stage: int, replica: int | None = None) -> np.ndarray:
+def times_of(run, stage, replica=None):
     """When the server of one of S stages made each update, or each of those by a replica."""
     rows = run.updates
     own = rows["target"] == SERVER - stage
     own = own if replica is None else own & (rows["worker"] == replica * S + S - 1)
-    times: np.ndarray = rows["time"][own][np.unique(rows["version"][own], return_index=True)[1]]
+    times = rows["time"][own][np.unique(rows["version"][own], return_index=True)[1]]
     return times
 
 
 @pytest.mark.parametrize("micro_batches", [1, M])
 @SCHEDULES
-def test_replicas_multiply_update_rate(schedule: str, micro_batches: int) -> None:
+def test_replicas_multiply_update_rate(schedule, micro_batches):
     """R equal replicas on a free network make R updates in the time of one mini-batch, each of
     staleness R - 1.
     """
@@ -171,7 +170,7 @@ def test_replicas_multiply_update_rate(schedule: str, micro_batches: int) -> Non
     equal(f"{text}: staleness R - 1 on every stage", R - 1, steady, source=DEAN)
 
 
-def test_slow_stage_delays_own_replica_only() -> None:
+def test_slow_stage_delays_own_replica_only():
     """A slow stage delays its replica and no other."""
     slow = 3.0
     cluster = Cluster(R * S, Constant(float(S)), [Factor(worker=S + 1, factor=slow)])
@@ -192,7 +191,7 @@ def test_slow_stage_delays_own_replica_only() -> None:
 
 @pytest.mark.parametrize("network", ["free", "slow"])
 @pytest.mark.parametrize("depth", [2, S])
-def test_mean_staleness_is_replicas_minus_one(depth: int, network: str) -> None:
+def test_mean_staleness_is_replicas_minus_one(depth, network):
     """Each update of a stage falls between the read and the push of all other replicas: R - 1 in
     the mean.
 
@@ -219,7 +218,7 @@ def test_mean_staleness_is_replicas_minus_one(depth: int, network: str) -> None:
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (7, 1, 1, 1), (1, 5, 1, 9)])
 @SCHEDULES
-def test_one_replica_waits_for_its_servers(schedule: str, sizes: tuple[int, ...]) -> None:
+def test_one_replica_waits_for_its_servers(schedule, sizes):
     """A replica alone waits for its servers; a later stage may wait longer, by f + b each, and
     delays nobody.
 
@@ -242,7 +241,7 @@ def test_one_replica_waits_for_its_servers(schedule: str, sizes: tuple[int, ...]
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 1, 97)])
-def test_one_micro_batch_passes_uneven_stages(sizes: tuple[int, ...]) -> None:
+def test_one_micro_batch_passes_uneven_stages(sizes):
     """One micro-batch passes through uneven stages and back, with activations on its way.
 
     With T_s = sum_{r < s} (f_r + b_r + 2 (alpha + a_r beta)) a mini-batch takes T_S + max_s (w_s -

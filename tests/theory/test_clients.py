@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Outcome, Rule, Stop, simulate
+from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms.clients import ClientAnswer
 from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import Crash
@@ -31,7 +31,7 @@ MINIMUM = float((CURVATURES * OPTIMA).sum() / CURVATURES.sum())
 RATE, STEPS, PROXIMAL = 0.05, 8, 0.5
 
 
-def differing() -> Quadratic:
+def differing():
     """Losses h_i (x - a_i)^2 / 2 with full gradients, a client each."""
     return Quadratic(
         scale=CURVATURES.tolist(), shift=OPTIMA.tolist(), noise=0.0, dtype=torch.float64
@@ -39,26 +39,26 @@ def differing() -> Quadratic:
 
 
 @cache
-def end(name: str, updates: int = 400, **settings: object) -> float:
+def end(name, updates=400, **settings):
     """Where a method ends on clients that differ."""
     algorithm = method(name, Rule(lr=RATE), **{"local_steps": STEPS, **settings})
     return simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=updates)).weights.item()
 
 
-def timed(name: str, workers: int, updates: int, **settings: object) -> Outcome:
+def timed(name, workers, updates, **settings):
     """A run of the clock alone, with exponential mini-batches of 1 s on average."""
     algorithm = method(name, Rule(), **{"local_steps": 1, **settings})
     return simulate(Cluster(workers, Exponential(1.0)), algorithm, stop=Stop(updates=updates))
 
 
-def test_fedavg_with_all_clients_is_local_sgd() -> None:
+def test_fedavg_with_all_clients_is_local_sgd():
     """The same models of the same clients are averaged in the same order."""
     one = every(UNEVEN, "fedavg", local_steps=3)
     other = every(UNEVEN, "local_sgd", local_steps=3, reset=True)
     same("fedavg, C = M, = local_sgd that resets, every optimiser", one, other, source=MCMAHAN)
 
 
-def test_fedprox_without_proximal_term_is_fedavg() -> None:
+def test_fedprox_without_proximal_term_is_fedavg():
     one, other = (
         every(UNEVEN, name, local_steps=3, clients=2, **more)
         for name, more in (("fedprox", {"proximal": 0.0}), ("fedavg", {}))
@@ -66,7 +66,7 @@ def test_fedprox_without_proximal_term_is_fedavg() -> None:
     same("fedprox, proximal 0, = fedavg, every optimiser", one, other, source=LI)
 
 
-def test_fixed_point_of_fedavg_is_not_the_minimum() -> None:
+def test_fixed_point_of_fedavg_is_not_the_minimum():
     """Clients with more curvature are nearer to their own optimum after H steps, and count more."""
     share = 1 - (1 - RATE * CURVATURES) ** STEPS
     expected = float((share * OPTIMA).sum() / share.sum())
@@ -74,7 +74,7 @@ def test_fixed_point_of_fedavg_is_not_the_minimum() -> None:
     equal(text, expected, end("fedavg"), source="derived", rtol=1e-12, wrong=MINIMUM)
 
 
-def test_fixed_point_of_fedprox() -> None:
+def test_fixed_point_of_fedprox():
     steeper = CURVATURES + PROXIMAL
     share = (1 - (1 - RATE * steeper) ** STEPS) * CURVATURES / steeper
     expected = float((share * OPTIMA).sum() / share.sum())
@@ -83,14 +83,14 @@ def test_fixed_point_of_fedprox() -> None:
     equal(text, expected, measured, source="derived", rtol=1e-12, wrong=end("fedavg"))
 
 
-def test_scaffold_finds_the_minimum() -> None:
+def test_scaffold_finds_the_minimum():
     """Its clients make as many local steps as those of FedAvg."""
     text = "scaffold goes to sum h_i a_i / sum h_i"
     measured = end("scaffold")
     equal(text, MINIMUM, measured, source=KARIMIREDDY, rtol=1e-12, wrong=end("fedavg"))
 
 
-def test_scaffold_with_one_step_is_gradient_descent() -> None:
+def test_scaffold_with_one_step_is_gradient_descent():
     """Where all clients take part with full gradients, the corrections cancel."""
     weights = []
     for name, settings in (("scaffold", {"local_steps": 1}), ("sync_ps", {})):
@@ -100,7 +100,7 @@ def test_scaffold_with_one_step_is_gradient_descent() -> None:
     close("scaffold, H = 1, full gradients, C = M, = sync_ps", *weights, source=KARIMIREDDY)
 
 
-def scaffold_by_loop(rounds: list[np.ndarray]) -> tuple[float, float]:
+def scaffold_by_loop(rounds):
     """The weights after `rounds` of these clients, and sum c_i - M c, by the paper's lines."""
     weights, shared, own = 1.0, 0.0, np.zeros(3)
     for clients in rounds:
@@ -118,7 +118,7 @@ def scaffold_by_loop(rounds: list[np.ndarray]) -> tuple[float, float]:
     return weights, float(own.sum() - 3 * shared)
 
 
-def test_scaffold_with_sampled_clients_equals_its_pseudo_code() -> None:
+def test_scaffold_with_sampled_clients_equals_its_pseudo_code():
     algorithm = method("scaffold", Rule(lr=RATE), local_steps=STEPS, clients=2)
     outcome = simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=30))
     rows = outcome.updates
@@ -132,7 +132,7 @@ def test_scaffold_with_sampled_clients_equals_its_pseudo_code() -> None:
     equal("scaffold: sum c_i = M c", 0.0, surplus, source=KARIMIREDDY, rtol=1e-12)
 
 
-def test_fedasync_with_one_client_takes_its_model() -> None:
+def test_fedasync_with_one_client_takes_its_model():
     one = every(ONE, "fedasync", local_steps=3, share=1.0)
     other = every(ONE, "local_sgd", local_steps=3, reset=True)
     same("fedasync, one client, a s = 1, = its model, every optimiser", one, other, source=XIE)
@@ -146,7 +146,7 @@ def test_fedasync_with_one_client_takes_its_model() -> None:
         ({"staleness_weight": "hinge", "power": 10.0, "hinge_from": 4.0}, [1.0, 1.0, 1 / 41]),
     ],
 )
-def test_weights_of_stale_models(settings: dict[str, object], expected: list[float]) -> None:
+def test_weights_of_stale_models(settings, expected):
     """s(tau) at 0, 3 and 8."""
     algorithm = method("fedasync", Rule(), **settings)
     measured = [algorithm.weight_at(staleness) for staleness in (0, 3, 8)]
@@ -155,7 +155,7 @@ def test_weights_of_stale_models(settings: dict[str, object], expected: list[flo
         equal(text, right, value, source=XIE, rtol=1e-15)
 
 
-def test_fedbuff_of_single_steps_is_soft_sync() -> None:
+def test_fedbuff_of_single_steps_is_soft_sync():
     """Without weights for staleness a buffer of gradient steps is a sum of gradients."""
     sgd = RULES[:1]
     one = every(UNEVEN, "fedbuff", rules=sgd, local_steps=1, buffer=2, power=0.0)
@@ -163,27 +163,27 @@ def test_fedbuff_of_single_steps_is_soft_sync() -> None:
     close("fedbuff, H = 1, s = 1, C = M, sgd, = soft_sync", one, other, source=NGUYEN)
 
 
-def test_buffer_is_divided_by_its_answers() -> None:
+def test_buffer_is_divided_by_its_answers():
     """Not by the sum of their weights, so that stale changes move the model less."""
     read, model, weights = torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1, 1)
     answers = []
     for staleness in (0, 3):
         gradient = SimpleNamespace(staleness=staleness)
-        answers.append(ClientAnswer(0, read, model, [gradient], samples=1))  # type: ignore[list-item]
+        answers.append(ClientAnswer(0, read, model, [gradient], samples=1))
     merged = method("fedbuff", Rule(), buffer=2, power=0.5).merge(weights, answers)
     text = "fedbuff: (1/K) sum s(tau_k), tau = 0 and 3"
     equal(text, (1 + 4**-0.5) / 2, merged.item(), source=NGUYEN, rtol=1e-7, wrong=1.0)
 
 
 @pytest.mark.parametrize(("in_flight", "buffer"), [(10, 1), (10, 5), (20, 5)])
-def test_mean_staleness_of_buffered_answers(in_flight: int, buffer: int) -> None:
+def test_mean_staleness_of_buffered_answers(in_flight, buffer):
     outcome = timed("fedbuff", 20, 40_000 // buffer, in_flight=in_flight, buffer=buffer)
     staleness = outcome.updates["staleness"][2000:]
     text = f"fedbuff, {in_flight} in flight, K = {buffer}: mean staleness (C - 1) / K"
     mean_is(text, (in_flight - 1) / buffer, batch_means(staleness), source="derived")
 
 
-def test_round_lasts_as_long_as_its_slowest_client() -> None:
+def test_round_lasts_as_long_as_its_slowest_client():
     """The mean of the maximum of C exponential times is the C-th harmonic number."""
     outcome = timed("fedavg", 12, 4000, clients=5)
     rounds = np.diff(np.unique(outcome.updates["time"]))
@@ -194,14 +194,14 @@ def test_round_lasts_as_long_as_its_slowest_client() -> None:
     mean_is("fedavg: each client is in C / M of the rounds", 5 / 12, taken, source="sampling")
 
 
-def test_arrivals_before_the_time_out() -> None:
+def test_arrivals_before_the_time_out():
     outcome = timed("fedavg", 40, 3000, clients=10, timeout=0.7)
     arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
     text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
     mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
 
 
-def test_first_of_more_clients_than_needed() -> None:
+def test_first_of_more_clients_than_needed():
     """The mean time of the first C of n exponential times is 1/n + .. + 1/(n - C + 1)."""
     outcome = timed("fedavg", 60, 4000, clients=10, select=1.3)
     rounds = np.diff(np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"]))
@@ -211,7 +211,7 @@ def test_first_of_more_clients_than_needed() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "answers"), [(None, 110.0), (3.0, 198.0)])
-def test_time_out_frees_slot_of_crashed_client(timeout: float | None, answers: float) -> None:
+def test_time_out_frees_slot_of_crashed_client(timeout, answers):
     """Without a time-out the server keeps one client fewer at work for ever after."""
     algorithm = method("fedbuff", Rule(), local_steps=1, in_flight=2, buffer=1, timeout=timeout)
     cluster = Cluster(4, Constant(1.0), slowdowns=[Crash(0, at=10.5)])
@@ -222,7 +222,7 @@ def test_time_out_frees_slot_of_crashed_client(timeout: float | None, answers: f
     assert outcome.unanswered == 1
 
 
-def test_idle_client_that_crashes_is_not_drawn_twice() -> None:
+def test_idle_client_that_crashes_is_not_drawn_twice():
     """It announces itself when it is back, and is idle still."""
     algorithm = method("fedavg", Rule(), local_steps=1, clients=1)
     crashes = [Crash(rank, at=0.5 + rank, back=0.6 + rank) for rank in (1, 2, 3)]

@@ -1,12 +1,9 @@
 """Collectives: arithmetic and time."""
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
-from laggard.experiments.config.task import network_timing
 from laggard.experiments.theory.communication import (
     COLLECTIVE_SECONDS,
     OVERLAP_SECONDS,
@@ -16,7 +13,7 @@ from laggard.simulator import Cluster, Network, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.network.config import Hosts
 from laggard.simulator.timing.distributions import Constant, Gamma
-from tests.theory.statements import Statement, at_most, check, close, equal
+from tests.theory.statements import at_most, close, equal
 from tests.theory.trials import every, method, update_times
 
 JIA, LI, P3, PENG = (
@@ -39,7 +36,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("P", [4, 6])
-def test_all_reduce_equals_synchronous_server(P: int) -> None:
+def test_all_reduce_equals_synchronous_server(P):
     """All-reduce equals a synchronous server for every collective and number of nodes."""
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     server = every(cluster, "sync_ps", updates=12)
@@ -56,7 +53,7 @@ def test_all_reduce_equals_synchronous_server(P: int) -> None:
 CARDS = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
 
 
-def seconds(P: int, network: Network, **settings: Any) -> float:
+def seconds(P, network, **settings):
     """What one update takes beside its gradient: the longest of several."""
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
     return float(update_times(cluster, method("all_reduce", **settings), 10).max()) - 1.0
@@ -70,7 +67,7 @@ ANY_NUMBER = ("ring", "naive_ring", "mesh", "tree")
 @pytest.mark.parametrize(
     ("name", "P"), [*((name, 8) for name in FORMS), *((name, 6) for name in ANY_NUMBER)]
 )
-def test_collective_time_follows_closed_form(name: str, P: int, sharing: str) -> None:
+def test_collective_time_follows_closed_form(name, P, sharing):
     """P nodes begin at the same time, each with its own card."""
     form, source = FORMS[name]
     expected = COLLECTIVE_SECONDS[name](P, ALPHA, TRANSFER)
@@ -83,7 +80,7 @@ def test_collective_time_follows_closed_form(name: str, P: int, sharing: str) ->
     equal(f"{name}, P = {P}, {sharing}: {form}", expected, measured, source=source)
 
 
-def test_slices_overlap_in_ring() -> None:
+def test_slices_overlap_in_ring():
     """A node passes on a slice while it receives the next: with queues, the latency counts once if
     k slices cover it.
     """
@@ -96,7 +93,7 @@ def test_slices_overlap_in_ring() -> None:
 
 
 @pytest.mark.parametrize("S", [2, 4, 8])
-def test_first_nodes_serve_parts(S: int) -> None:
+def test_first_nodes_serve_parts(S):
     """Each of the first S nodes sums one part and sends the sum to all."""
     took = seconds(8, CARDS, collective="server", servers=S)
     expected, one = 2 * ALPHA + 14 / S * TRANSFER, COLLECTIVE_SECONDS["server"](8, ALPHA, TRANSFER)
@@ -105,7 +102,7 @@ def test_first_nodes_serve_parts(S: int) -> None:
 
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
-def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
+def test_hierarchical_time_follows_closed_form(P, g):
     """With m hosts of g workers, which share the host's card, it is 2 (g - 1)(alpha' + N beta' /
     g) + 2 (m - 1)(alpha + N beta / m). Inner cards are 8 times faster.
     """
@@ -120,7 +117,7 @@ def test_hierarchical_time_follows_closed_form(P: int, g: int) -> None:
 
 
 @pytest.mark.parametrize("g", [1, 2, 3, 6])
-def test_hierarchical_sum_equals_synchronous_server(g: int) -> None:
+def test_hierarchical_sum_equals_synchronous_server(g):
     """Summing inside and then across hosts equals a synchronous server."""
     cluster = Cluster(workers=6, compute=Gamma(1.0, 0.5))
     hosts = Cluster(workers=6, compute=Gamma(1.0, 0.5), network=Network(hosts=Hosts(g)))
@@ -140,7 +137,7 @@ of 1 s.
 """
 
 
-def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
+def overlapped(transfer, name, **settings):
     """What updates of 8 nodes take that send each layer's gradient as soon as it is there; all but
     the first.
     """
@@ -152,7 +149,7 @@ def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
 
 @pytest.mark.parametrize("transfer", [0.25, 2.0])
 @pytest.mark.parametrize("name", FORMS)
-def test_buckets_are_exchanged_in_order(name: str, transfer: float) -> None:
+def test_buckets_are_exchanged_in_order(name, transfer):
     """The exchange of bucket k starts when it is computed and the exchange before it has ended."""
     each, end = COLLECTIVE_SECONDS[name](8, ALPHA, transfer / LAYERS), 0.0
     for ready in READY:
@@ -168,7 +165,7 @@ def test_buckets_are_exchanged_in_order(name: str, transfer: float) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.0625, 2.0])
-def test_buckets_overlap_at_server(transfer: float) -> None:
+def test_buckets_overlap_at_server(transfer):
     """The server's card receives buckets one by one and sends back the earlier ones at the same
     time.
     """
@@ -186,7 +183,7 @@ def test_buckets_overlap_at_server(transfer: float) -> None:
     )
 
 
-def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
+def sliced(name, transfer, order):
     """What updates of `name` take from the third on with four equal layers in two slices each; and
     by its recursion.
     """
@@ -200,7 +197,7 @@ def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
     return update_times(cluster, algorithm, 10, task)[2:], expected
 
 
-def check_priority(name: str, transfer: float, source: str) -> None:
+def check_priority(name, transfer, source):
     (measured, expected), (in_order, slower) = (
         sliced(name, transfer, order) for order in ("priority", "fifo")
     )
@@ -211,7 +208,7 @@ def check_priority(name: str, transfer: float, source: str) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.11, 0.3])
-def test_p3_sends_front_layers_first(transfer: float) -> None:
+def test_p3_sends_front_layers_first(transfer):
     """Slices of the front-most layer go first, and the forward pass of a layer waits only for its
     own slices.
     """
@@ -219,40 +216,14 @@ def test_p3_sends_front_layers_first(transfer: float) -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.4, 1.0])
-def test_ring_sums_front_layers_first(transfer: float) -> None:
+def test_ring_sums_front_layers_first(transfer):
     """Of the slices that all nodes have computed, the ring first sums those of the front-most
     layer.
     """
     check_priority("priority_all_reduce", transfer, PENG)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("network", ["VGG-19", "ResNet-50"])
-def test_gain_of_priority_peaks_at_four_thirds(network: str) -> None:
-    """Greatest where a ring takes as long as a mini-batch: (f + t_c) / t_c = 4/3, but for the ends
-    of an exchange.
-
-    Without latency, slices of 1 / 200 of the model at most, beside whole layers in order. Which of
-    the two networks gains more depends on how slices fall.
-    """
-    task, gains = network_timing(network.lower().replace("-", "")), {}
-    for transfer in (0.8, 1.0, 1.25):
-        # R(N) = N beta
-        cluster = Cluster(2, Constant(1.0), network=Network(bandwidth=1.0, message_bytes=transfer))
-        in_order, first = (
-            float(update_times(cluster, method("priority_all_reduce", **keys), 4, task)[-1])
-            for keys in ({"slice_bytes": None, "order": "fifo"}, {"slice_bytes": transfer / 200})
-        )
-        gains[transfer] = in_order / first
-    text = f"priority_all_reduce, {network}, P = 2: gain of priority"
-    at_most(f"{text}, any bandwidth", 4 / 3, list(gains.values()), source="derived")
-    at_most(
-        f"{text}, other bandwidths: less", gains[1.0], [gains[0.8], gains[1.25]], source="derived"
-    )
-    check(Statement(f"{text} where N beta = t_c: at least", "derived", 1.3, gains[1.0], 0.0, ">="))
-
-
-def test_private_links_carry_messages_at_once() -> None:
+def test_private_links_carry_messages_at_once():
     """If every pair has a link, all messages of a mesh are sent at once."""
     measured = seconds(8, replace(CARDS, wiring="pairs"), collective="mesh")
     equal("mesh on private links, P = 8: alpha + N beta", ALPHA + TRANSFER, measured, source=LOGP)

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
-from laggard.simulator import Algorithm, Cluster, Rule, Stop, simulate
+from laggard.simulator import Rule, Stop, simulate
 from laggard.simulator.learning.rules import SGD, Nesterov
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import (
@@ -32,15 +31,15 @@ HEAVY_BALL = Rule(SGD(momentum=MOMENTUM), lr=LR)
 NESTEROV = Rule(Nesterov(momentum=MOMENTUM), lr=LR)
 
 
-def reads_of(cluster: Cluster, algorithm: Algorithm) -> list[Tensor]:
+def reads_of(cluster, algorithm):
     """The weights at which workers compute, in the order in which they begin."""
-    reads: list[tuple[int, Tensor]] = []
+    reads = []
     stop = Stop(updates=UPDATES)
     simulate(cluster, algorithm, quadratic(), stop=stop, observe=note_reads(reads))
     return [weights for _, weights in reads]
 
 
-def papers_server(order: list[int]) -> Tensor:
+def papers_server(order):
     """The weights of algorithm DANA-Zero, fed with the workers' gradients in that order."""
     task = quadratic()
     weights = first_weights(task)
@@ -55,14 +54,14 @@ def papers_server(order: list[int]) -> Tensor:
     return weights
 
 
-def test_dana_follows_its_pseudo_code() -> None:
+def test_dana_follows_its_pseudo_code():
     """A momentum for each worker; a read is ahead by the momenta of all."""
     run = simulate(UNEVEN, method("dana", HEAVY_BALL), quadratic(), stop=Stop(updates=UPDATES))
     paper = papers_server(run.updates["worker"].tolist())
     close("dana, P = 4: the paper's server", run.weights, paper, source=HAKIMI)
 
 
-def test_one_worker_follows_nesterov() -> None:
+def test_one_worker_follows_nesterov():
     """A look ahead over one worker's momentum is Nesterov's."""
     nesterov = reads_of(ONE, method("async_ps", NESTEROV))
     ahead = reads_of(ONE, method("dana", HEAVY_BALL))
@@ -72,21 +71,21 @@ def test_one_worker_follows_nesterov() -> None:
     same("dana_slim, P = 1 = async_ps with Nesterov", slim, plain, source=HAKIMI)
 
 
-def test_slim_takes_gradients_at_same_weights() -> None:
+def test_slim_takes_gradients_at_same_weights():
     """Where the momentum is kept does not change the gradients."""
     zero, slim = (reads_of(UNEVEN, method(name, HEAVY_BALL)) for name in ("dana", "dana_slim"))
     close("dana_slim, P = 4: gradients at the weights of dana", slim, zero, source=HAKIMI)
 
 
 @pytest.mark.parametrize("name", ["dana", "dana_slim"])
-def test_dana_without_momentum_is_asynchronous(name: str) -> None:
+def test_dana_without_momentum_is_asynchronous(name):
     """Without momentum a read is the model of the server."""
     mine, plain = (every(UNEVEN, each, rules=RULES[:1]) for each in (name, "async_ps"))
     same(f"{name} without momentum = async_ps", mine, plain, source="derived")
 
 
 @pytest.mark.parametrize("name", ["dana", "dana_slim"])
-def test_dana_has_timeline_of_asynchronous(name: str) -> None:
+def test_dana_has_timeline_of_asynchronous(name):
     """Neither state nor look ahead costs a byte or an update of staleness."""
     cluster = replace(UNEVEN, network=replace(UNEVEN.network, bandwidth=4.0, message_bytes=2.0))
     mine, plain = (

@@ -24,7 +24,7 @@ OPTIMIZERS = {
 }
 
 
-def measured_limit(limit: float, angle: float, optimizer: SGD | Nesterov, delay: int) -> float:
+def measured_limit(limit, angle, optimizer, delay):
     """The learning rate at which a run neither shrinks nor grows, between one below `limit` and one
     above.
 
@@ -51,7 +51,7 @@ def measured_limit(limit: float, angle: float, optimizer: SGD | Nesterov, delay:
 
 
 @pytest.mark.parametrize("D", [0, 1, 4, 16, 32, 256])
-def test_oscillation_time_follows_delay(D: int) -> None:
+def test_oscillation_time_follows_delay(D):
     """With delay D half an oscillation takes 2 D + 1 updates."""
     text = f"D = {D}, SGD: lr h < 2 sin(pi / (2 (2D + 1))) is where a root leaves the circle"
     equal(text, 2 * math.sin(math.pi / (2 * (2 * D + 1))), critical(D, 0.0, False)[0], source=ROOTS)
@@ -65,7 +65,7 @@ def test_oscillation_time_follows_delay(D: int) -> None:
         *(("Nesterov 0.9", D) for D in (0, 1, 4, 16, 32)),
     ],
 )
-def test_momentum_lowers_stability_limit(name: str, D: int) -> None:
+def test_momentum_lowers_stability_limit(name, D):
     """Momentum lowers the limit under delay, Nesterov's less so at small delays. A delay longer by
     one has another limit.
     """

@@ -1,17 +1,14 @@
 """Local steps between averages by a collective, and outer steps that nobody waits for."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Network, Outcome, Record, Rule, Stop, simulate
+from laggard.simulator import Cluster, Network, Record, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib.decoupled_diloco import Push
-from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.rules import Adam
 from laggard.simulator.learning.rules.contrib.cgad import CGAD
 from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
@@ -20,7 +17,7 @@ from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.theory.statements import close, differ, equal, same
 from tests.theory.trials import ONE, RULES, UNEVEN, every, method
 
-STICH, DOUILLARD, LIU = "Stich (2019)", "Douillard et al. (2023)", "Liu et al. (2024)"
+DOUILLARD, LIU = "Douillard et al. (2023)", "Liu et al. (2024)"
 ASIF, SHAH = "Asif et al. (2026)", "Shah & Sun (2026)"
 STREAM, DECOUPLED = "Douillard et al. (2025)", "Douillard et al. (2026)"
 
@@ -28,15 +25,15 @@ STREAM, DECOUPLED = "Douillard et al. (2025)", "Douillard et al. (2026)"
 class UnevenShards(Quadratic):
     """Workers with optima of their own, and 10, 20, 30, .. samples."""
 
-    def samples(self, rank: int) -> int:
+    def samples(self, rank):
         return 10 * (rank + 1)
 
 
-def shards() -> UnevenShards:
+def shards():
     return UnevenShards(shift=[0.0, 1.0, 5.0], noise=0.1, dtype=torch.float64)
 
 
-def run(name: str, cluster: Cluster | None = None, updates: int = 12, **settings: Any) -> Outcome:
+def run(name, cluster=None, updates=12, **settings):
     algorithm = method(name, Rule(lr=0.1), local_steps=4, **settings)
     return simulate(cluster or Cluster(3), algorithm, shards(), stop=Stop(updates=updates))
 
@@ -45,7 +42,7 @@ def run(name: str, cluster: Cluster | None = None, updates: int = 12, **settings
     ("collective", "served"),
     [("local_all_reduce", "local_sgd"), ("diloco_all_reduce", "diloco")],
 )
-def test_average_by_collective_equals_server(collective: str, served: str) -> None:
+def test_average_by_collective_equals_server(collective, served):
     """Also where nodes learn from different numbers of samples, and with every optimiser."""
     for weighting in ("samples", "equal"):
         one, other = (run(name, weighting=weighting).weights for name in (collective, served))
@@ -54,7 +51,7 @@ def test_average_by_collective_equals_server(collective: str, served: str) -> No
     close(f"{collective} = {served}, every optimiser", one, other, source=DOUILLARD)
 
 
-def test_round_is_local_steps_and_one_collective() -> None:
+def test_round_is_local_steps_and_one_collective():
     """Of nodes that are equally fast."""
     network = Network(bandwidth=4e6, latency=0.5, message_bytes=4e6)
     cluster = Cluster(3, Constant(1.0), network=network)
@@ -64,24 +61,24 @@ def test_round_is_local_steps_and_one_collective() -> None:
     equal(text, 5 * (4 * 1.0 + ring), outcome.progress.time, source="derived")
 
 
-def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], list[Any], list[int]]:
+def arrivals_of(name, workers, **settings):
     """The changes that reach the server, its weights after each, and how stale each was."""
-    changes: list[Any] = []
-    weights: list[Any] = []
-    staleness: list[int] = []
+    changes = []
+    weights = []
+    staleness = []
 
-    def observe(simulation: Simulation) -> None:
+    def observe(simulation):
         apply = simulation.nodes[-1].apply
 
-        def note(updated: Any, *given: Any) -> None:
+        def note(updated, *given):
             apply(updated, *given)
             weights.append(updated)
             staleness.append(given[0][0].staleness)
 
-        simulation.nodes[-1].apply = note  # type: ignore[method-assign, assignment]
+        simulation.nodes[-1].apply = note
         for node in simulation.nodes.values():
             if node.rank >= 0:
-                node.send = sending(node.send, changes)  # type: ignore[method-assign]
+                node.send = sending(node.send, changes)
 
     algorithm = method(name, Rule(lr=0.1), local_steps=4, **settings)
     task = shards_of(workers)
@@ -89,14 +86,14 @@ def arrivals_of(name: str, workers: int, **settings: Any) -> tuple[list[Any], li
     return changes, weights, staleness
 
 
-def shards_of(workers: int) -> Quadratic:
+def shards_of(workers):
     return Quadratic(shift=list(range(workers)), noise=0.1, dtype=torch.float64)
 
 
-def sending(send: Any, changes: list[Any]) -> Any:
+def sending(send, changes):
     """A worker's `send`, with the changes in its messages noted in the order of sending."""
 
-    def noted(receiver: int, content: Any, *given: Any, **named: Any) -> Any:
+    def noted(receiver, content, *given, **named):
         if content is not None:
             changes.append(content[0])
         return send(receiver, content, *given, **named)
@@ -104,7 +101,7 @@ def sending(send: Any, changes: list[Any]) -> Any:
     return noted
 
 
-def test_arrivals_are_together_a_step_of_nesterov() -> None:
+def test_arrivals_are_together_a_step_of_nesterov():
     """With c = 0, after every N arrivals the weights are those of Nesterov's step with their mean,
     however stale they are.
     """
@@ -121,13 +118,13 @@ def test_arrivals_are_together_a_step_of_nesterov() -> None:
     close(text, weights[3::4], means, source=LIU)
 
 
-def test_one_worker_and_every_arrival_is_diloco() -> None:
+def test_one_worker_and_every_arrival_is_diloco():
     one = every(ONE, "async_diloco", local_steps=3, momentum_every=1)
     other = every(ONE, "diloco", local_steps=3)
     same("async_diloco, P = N = 1, = diloco, every optimiser", one, other, source=LIU)
 
 
-def test_single_steps_without_momentum_are_asynchronous_sgd() -> None:
+def test_single_steps_without_momentum_are_asynchronous_sgd():
     sgd = RULES[:1]
     plain = {"momentum_every": 1, "outer_lr": 1.0, "outer_momentum": 0.0}
     one = every(UNEVEN, "async_diloco", rules=sgd, local_steps=1, **plain)
@@ -140,13 +137,13 @@ m = torch.tensor([[3.0, 0.0, 4.0, 0.0, 0.0]], dtype=torch.float64)
 """A momentum of length 5."""
 
 
-def nesterov(change: Tensor, momentum: Tensor) -> Tensor:
+def nesterov(change, momentum):
     """HeLoCo's step where nothing is corrected."""
     mean = 0.9 * momentum + (1 - 0.9) * change
     return (change + 0.9 * mean) * -0.5
 
 
-def test_aligned_changes_are_not_corrected() -> None:
+def test_aligned_changes_are_not_corrected():
     """Nor is any where there is no momentum, or none of the strengths."""
     aligned = 0.3 * m + torch.tensor([[0.0, 3.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     for text, change, momentum in (
@@ -163,7 +160,7 @@ def test_aligned_changes_are_not_corrected() -> None:
         close("heloco, k_s = k_d = 0: not corrected", step, expected, source=ASIF)
 
 
-def test_conflicting_changes_are_shortened_and_others_turned() -> None:
+def test_conflicting_changes_are_shortened_and_others_turned():
     across = torch.tensor([[0.0, 2.0, 0.5, 0.0, 0.0]], dtype=torch.float64)
     cosine = float((across * m).sum() / across.norm() / m.norm())
     assert 0 < cosine < 0.2
@@ -183,7 +180,7 @@ def test_conflicting_changes_are_shortened_and_others_turned() -> None:
         equal(text, 1 - b, left, source=ASIF, rtol=1e-12)
 
 
-def test_tensors_are_corrected_one_by_one() -> None:
+def test_tensors_are_corrected_one_by_one():
     shapes = {"weight": (1, 3), "bias": (2,)}
     change = torch.tensor([[-1.0, 0.5, 2.0, -3.0, 1.0]], dtype=torch.float64)
     momentum = torch.tensor([[1.0, 2.0, 0.5, 1.0, 4.0]], dtype=torch.float64)
@@ -197,7 +194,7 @@ def test_tensors_are_corrected_one_by_one() -> None:
     differ("heloco: not the whole vector at once", step, whole, source=ASIF)
 
 
-def test_outer_rules_are_their_loops() -> None:
+def test_outer_rules_are_their_loops():
     """At the server: each arrival's change, at its staleness."""
     changes, weights, _ = arrivals_of("async_diloco", 4, outer_lr=0.1, heloco=HELOCO)
     momentum = torch.zeros(1, 1, dtype=torch.float64)
@@ -222,7 +219,7 @@ def test_outer_rules_are_their_loops() -> None:
     close("async_diloco, cgad = its loop", weights, models, source=SHAH)
 
 
-def test_fresh_changes_make_steps_of_adam() -> None:
+def test_fresh_changes_make_steps_of_adam():
     """And beyond the cutoff both moments only decay."""
     change = torch.tensor([[0.3, -2.0, 0.0]], dtype=torch.float64)
     rule, weights = CGAD(decay=0.3, cutoff=5.0), torch.ones(1, 3, dtype=torch.float64)
@@ -235,13 +232,13 @@ def test_fresh_changes_make_steps_of_adam() -> None:
     same("cgad, tau = cutoff: v <- beta2 v", late.second, 0.999 * moments.second, source=SHAH)
 
 
-def test_staleness_is_the_number_of_others() -> None:
+def test_staleness_is_the_number_of_others():
     outcome = run("async_diloco", Cluster(3, Constant(1.0)), updates=60)
     staleness = outcome.updates["staleness"][4 * 3 :]
     equal("async_diloco, equal speeds: staleness P - 1", 2.0, staleness, source="derived")
 
 
-def test_slow_workers_make_fewer_steps() -> None:
+def test_slow_workers_make_fewer_steps():
     """max(H_min, floor(H v / max v)), so that answers of all take about as long."""
     cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(2, factor=3.0), Factor(1, factor=30.0)])
     algorithm = method("async_diloco", Rule(), local_steps=16, dynamic_steps=True, least_steps=2)
@@ -254,7 +251,7 @@ def test_slow_workers_make_fewer_steps() -> None:
         equal(text, expected, steps, source=LIU)
 
 
-def test_grace_answers_those_that_arrive_together() -> None:
+def test_grace_answers_those_that_arrive_together():
     """Within the grace all arrivals are applied before any worker is answered."""
     cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(1, factor=1.05)])
     outcome = run("async_diloco", cluster, updates=30, grace=0.5)
@@ -262,7 +259,7 @@ def test_grace_answers_those_that_arrive_together() -> None:
     equal("async_diloco, grace: all read after all were applied", 0.0, read % 3, source=LIU)
 
 
-def test_streaming_one_fragment_is_diloco() -> None:
+def test_streaming_one_fragment_is_diloco():
     """Without overlap and without a part of its own, a node takes the average as it is."""
     one = every(UNEVEN, "streaming_diloco", local_steps=4, fragments=1)
     other = every(UNEVEN, "diloco_all_reduce", local_steps=4, weighting="equal")
@@ -272,7 +269,7 @@ def test_streaming_one_fragment_is_diloco() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0, 1, 2, 4])
-def test_streaming_hides_messages_behind_local_steps(overlap: int) -> None:
+def test_streaming_hides_messages_behind_local_steps(overlap):
     """H steps take H t_c + F max(0, T_f - overlap t_c), and N bytes a node once in H steps."""
     network = Network(bandwidth=1.0, message_bytes=4.0)
     algorithm = method("streaming_diloco", Rule(), local_steps=16, fragments=4, overlap=overlap)
@@ -292,7 +289,7 @@ def test_streaming_hides_messages_behind_local_steps(overlap: int) -> None:
     equal(text, 2 * (3 / 4) * 4.0, total / 4 / (40 / 4), source="derived", rtol=0.02)
 
 
-def test_streaming_keeps_part_of_own_fragment() -> None:
+def test_streaming_keeps_part_of_own_fragment():
     """One node, no momentum: X <- X - outer_lr (X - x), and x <- keep x + (1 - keep) X."""
     settings = {"outer_lr": 0.5, "outer_momentum": 0.0, "keep": 0.25}
     algorithm = method("streaming_diloco", Rule(lr=0.1), local_steps=3, fragments=1, **settings)
@@ -309,12 +306,12 @@ def test_streaming_keeps_part_of_own_fragment() -> None:
     )
 
 
-def decoupled(cluster: Cluster, stop: Stop, **settings: Any) -> Outcome:
+def decoupled(cluster, stop, **settings):
     algorithm = method("decoupled_diloco", Rule(lr=0.1), local_steps=4, **settings)
     return simulate(cluster, algorithm, shards_of(cluster.workers), stop=stop)
 
 
-def test_decoupled_with_all_learners_is_diloco() -> None:
+def test_decoupled_with_all_learners_is_diloco():
     """Of equal speed, on a free network: every merge is there before the next step."""
     cluster, stop, rule = Cluster(3, Constant(1.0)), Stop(updates=12), Rule(lr=0.1)
     one = decoupled(cluster, stop, fragments=1, merge="mean").weights
@@ -323,14 +320,14 @@ def test_decoupled_with_all_learners_is_diloco() -> None:
     close(text, one, other.weights, source=DECOUPLED)
 
 
-def merged(changes: list[Tensor], steps: list[int], merge: str) -> Tensor:
+def merged(changes, steps, merge):
     algorithm = method("decoupled_diloco", Rule(), merge=merge)
     pushes = [Push(0, 0, *pair, []) for pair in zip(changes, steps, strict=True)]
-    mean: Tensor = algorithm.mean_of(pushes)
+    mean = algorithm.mean_of(pushes)
     return mean
 
 
-def test_radial_mean_keeps_the_length_of_changes() -> None:
+def test_radial_mean_keeps_the_length_of_changes():
     """That of M orthogonal ones of length R is R, where the mean has R / sqrt(M)."""
     R, M = 3.0, 4
     changes = [R * torch.eye(M, dtype=torch.float64)[number : number + 1] for number in range(M)]
@@ -345,7 +342,7 @@ def test_radial_mean_keeps_the_length_of_changes() -> None:
     close("it does not depend on the order of learners", uneven, back, source=DECOUPLED)
 
 
-def test_learners_never_wait() -> None:
+def test_learners_never_wait():
     """Neither for a slow learner nor for one that is gone, on a free network."""
     slowdowns = [Factor(1, factor=7.0), Crash(2, at=9.5)]
     cluster = Cluster(4, Constant(1.0), slowdowns=slowdowns)
@@ -356,7 +353,7 @@ def test_learners_never_wait() -> None:
     assert outcome.progress.updates > 40
 
 
-def test_run_stalls_once_all_learners_are_gone() -> None:
+def test_run_stalls_once_all_learners_are_gone():
     slowdowns = [Crash(rank, at=9.5) for rank in range(3)]
     cluster = Cluster(3, Constant(1.0), slowdowns=slowdowns)
     outcome = decoupled(cluster, Stop(updates=100), quorum=2, grace=3.0)

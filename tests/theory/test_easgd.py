@@ -3,17 +3,14 @@
 The behaviour of EASGD and the faults that its statements find are here too: no other test names it.
 """
 
-from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Network, Rule, Stop, Task, simulate
+from laggard.simulator import Cluster, Network, Rule, Stop, simulate
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.learning.rules import Nesterov, WarmUp
 from laggard.simulator.timing.distributions import Constant
@@ -40,7 +37,7 @@ in_turn_or_together = pytest.mark.parametrize("together", [False, True], ids=["a
 
 
 @in_turn_or_together
-def test_elastic_exchange_conserves_sum(together: bool) -> None:
+def test_elastic_exchange_conserves_sum(together):
     """An exchange moves worker and centre by equal amounts, so that only gradients change their
     sum.
     """
@@ -55,7 +52,7 @@ def test_elastic_exchange_conserves_sum(together: bool) -> None:
     close(text, total, (P + 1) * first_weights(task) - LR * gradients, source=ZHANG)
 
 
-def centre_by_hand(task: Task, order: Iterable[list[int]], elastic: float, H: int) -> Tensor:
+def centre_by_hand(task, order, elastic, H):
     """The centre after exchanges of the workers in `order`, each a list of those who meet at once.
 
     The first of H local steps takes its gradient where the worker was before the exchange.
@@ -64,7 +61,7 @@ def centre_by_hand(task: Task, order: Iterable[list[int]], elastic: float, H: in
     centre, models = start, [start for _ in ranks]
     batches = [batches_of(task, rank) for rank in ranks]
 
-    def local_steps(rank: int, before: Tensor) -> None:
+    def local_steps(rank, before):
         for _ in range(H):
             gradient = gradient_of(task, before, next(batches[rank]))
             before = models[rank] = models[rank] - LR * gradient
@@ -84,7 +81,7 @@ def centre_by_hand(task: Task, order: Iterable[list[int]], elastic: float, H: in
 
 @pytest.mark.parametrize("H", [1, 3])
 @in_turn_or_together
-def test_centre_follows_algorithm_1(together: bool, H: int) -> None:
+def test_centre_follows_algorithm_1(together, H):
     """In order of arrival, a worker takes its gradient at its former weights and then steps from
     its new ones.
     """
@@ -100,7 +97,7 @@ def test_centre_follows_algorithm_1(together: bool, H: int) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_mean_staleness_is_number_of_other_workers(law: str) -> None:
+def test_mean_staleness_is_number_of_other_workers(law):
     """P - 1 for every law: all of a worker's gradients since its last exchange have the same."""
     P, H, updates = 6, 4, 3000
     rows = timed(Cluster(P, LAWS[law]), EASGD(Rule(), local_steps=H), updates).updates
@@ -111,7 +108,7 @@ def test_mean_staleness_is_number_of_other_workers(law: str) -> None:
     mean_is(text, P - 1, series, source="Little's law", wrong=P)
 
 
-def test_exchange_costs_model_each_way() -> None:
+def test_exchange_costs_model_each_way():
     """One worker: H t_c + 2 alpha + 2 N beta + c from one exchange to the next."""
     network = Network(bandwidth=12.0, latency=0.125, message_bytes=3.0)
     cluster = Cluster(1, Constant(1.0), network=network, apply_seconds=0.5)
@@ -120,13 +117,13 @@ def test_exchange_costs_model_each_way() -> None:
     equal("easgd, H = 4: H t_c + 2 alpha + 2 N beta + c", seconds, np.diff(times), source="derived")
 
 
-def test_schedule_counts_epochs_of_cluster() -> None:
+def test_schedule_counts_epochs_of_cluster():
     """Together, P equal workers without noise have the learning rate of one worker whose epoch is P
     times shorter.
     """
     rule = Rule(Nesterov(), LR, WarmUp(length=3.0))
 
-    def model(P: int) -> Tensor:
+    def model(P):
         task = Quadratic(curvature=0.8, dtype=torch.float64, epoch=20 * P)
         algorithm = EASGD(rule, 1e-9, 2, together=True)
         return remains_of(Cluster(P), algorithm, task, Stop(updates=30)).nodes[0].weights
@@ -134,7 +131,7 @@ def test_schedule_counts_epochs_of_cluster() -> None:
     torch.testing.assert_close(model(5), model(1), rtol=1e-6, atol=0.0)
 
 
-def test_worker_that_returns_early_is_answered_once() -> None:
+def test_worker_that_returns_early_is_answered_once():
     """The server applies what the worker sent before its crash; its answer is for that life.
 
     A second answer would lie in the mailbox for ever, and every later gradient would be of the
@@ -147,11 +144,11 @@ def test_worker_that_returns_early_is_answered_once() -> None:
     assert outcome.messages["lost"] == 1
 
 
-def unmoved_centre(own: Any) -> dict[str, Any]:
+def unmoved_centre(own):
     return {"apply": lambda _, taken: own.apply(own.weights, taken)}
 
 
-def doubled_moves(own: Any) -> dict[str, Any]:
+def doubled_moves(own):
     return {"send": lambda receiver, content: own.send(receiver, (2 * content[0], content[1]))}
 
 

@@ -1,14 +1,12 @@
 """The engine: what holds for every method."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
-from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Rule
+from laggard.simulator import ALGORITHMS, Cluster
 from laggard.simulator.testing import IDENTITIES, trial_of
 from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
 from laggard.simulator.timing.distributions import Gamma
@@ -21,7 +19,7 @@ from tests.theory.trials import (
     timed,
 )
 
-SWITCHED: dict[str, Callable[[Rule], Algorithm]] = {
+SWITCHED = {
     f"{name}, {field.name} {not field.default}": partial(
         method, name, **{field.name: not field.default}
     )
@@ -30,7 +28,7 @@ SWITCHED: dict[str, Callable[[Rule], Algorithm]] = {
     if isinstance(field.default, bool)
 }
 """Every method with one of its switches turned."""
-METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
+METHODS = {
     **ALGORITHMS,
     **SWITCHED,
     "k_sync, wait_for 3": partial(method, "k_sync", wait_for=3),
@@ -59,21 +57,19 @@ STEPS = 15
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_methods_keep_identities(name: str) -> None:
+def test_methods_keep_identities(name):
     """For each identity of `laggard.simulator.testing`, count the methods that satisfy it."""
     check_identity(name, ALGORITHMS, STEPS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
-def test_variants_keep_identities(name: str) -> None:
+def test_variants_keep_identities(name):
     """Over more updates, with other settings too."""
     check_identity(name, METHODS, 4 * STEPS)
 
 
-def check_identity(
-    name: str, methods: Mapping[str, Callable[[Rule], Algorithm]], updates: int
-) -> None:
+def check_identity(name, methods, updates):
     """State for how many of the methods an identity holds; all must keep it."""
     broken = {each: how_broken(name, make, updates) for each, make in methods.items()}
     all_but(
@@ -83,7 +79,7 @@ def check_identity(
     )
 
 
-def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEPS) -> str:
+def how_broken(name, make, updates=STEPS):
     """How a method breaks an identity; empty where it does not."""
     try:
         IDENTITIES[name](trial_of(make, updates=updates))
@@ -92,7 +88,7 @@ def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEP
     return ""
 
 
-def all_but(text: str, broken: Mapping[str, str], methods: int) -> None:
+def all_but(text, broken, methods):
     """A statement about so many methods, of which those in `broken` are exceptions."""
     statement = Statement(
         f"{text}: methods", "laggard.simulator.testing", methods, methods - len(broken)
@@ -101,7 +97,7 @@ def all_but(text: str, broken: Mapping[str, str], methods: int) -> None:
     check(statement)
 
 
-def one_method(identity: str, name: str = "async_ps") -> None:
+def one_method(identity, name="async_ps"):
     """The statement that every method keeps an identity, asked of one."""
     broken = how_broken(identity, METHODS[name])
     all_but(identity, {name: broken} if broken else {}, methods=1)
@@ -109,7 +105,7 @@ def one_method(identity: str, name: str = "async_ps") -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("updates", [STEPS, 60])
-def test_hash_seed_changes_no_bit(updates: int) -> None:
+def test_hash_seed_changes_no_bit(updates):
     """Another process with another hash seed gives the same bits."""
     trials = {each: trial_of(make, updates=updates) for each, make in METHODS.items()}
     there = fingerprints_elsewhere(list(trials.values()))
@@ -119,13 +115,13 @@ def test_hash_seed_changes_no_bit(updates: int) -> None:
     all_but(f"{HASHES}, {updates} updates", others, len(METHODS))
 
 
-def durations(workers: int, algorithm: Algorithm) -> np.ndarray:
+def durations(workers, algorithm):
     """The first 30 durations of worker 0."""
     rows = timed(Cluster(workers=workers, compute=Gamma(1.0, 0.5)), algorithm, 400).updates
     return (rows["computed"] - rows["started"])[rows["worker"] == 0][:30]
 
 
-def test_worker_keeps_durations_in_other_runs() -> None:
+def test_worker_keeps_durations_in_other_runs():
     """Adding a worker or changing the method does not change the durations of worker 0."""
     alone = durations(8, method("async_ps"))
     for name, other in [
@@ -144,7 +140,7 @@ def test_worker_keeps_durations_in_other_runs() -> None:
 @pytest.mark.parametrize(
     ("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"]
 )
-def test_batched_gradients_equal_loop(dtype: torch.dtype, rtol: float, backend: str) -> None:
+def test_batched_gradients_equal_loop(dtype, rtol, backend):
     """Gradients of one batched call, as on a GPU, equal those of a loop."""
     batched, loop = (
         every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way))

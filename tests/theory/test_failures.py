@@ -34,7 +34,7 @@ return anew.
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps"])
-def test_crash_with_fresh_checkpoint_is_pause(name: str) -> None:
+def test_crash_with_fresh_checkpoint_is_pause(name):
     """With a checkpoint after every update, a server crash while all workers compute is only a
     pause.
     """
@@ -44,7 +44,7 @@ def test_crash_with_fresh_checkpoint_is_pause(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_restore_resets_weights_and_optimizer(name: str) -> None:
+def test_restore_resets_weights_and_optimizer(name):
     """Weights and optimiser are reset from update 6 to update 4; the next gradient is of the
     weights after update 6.
     """
@@ -67,7 +67,7 @@ def test_restore_resets_weights_and_optimizer(name: str) -> None:
     close(f"{text} = torch's, stored and loaded", own, weights.detach(), source="torch.optim")
 
 
-def test_shards_that_crash_together_equal_server() -> None:
+def test_shards_that_crash_together_equal_server():
     """Shards that crash together equal one server, if the network keeps the order of their
     messages.
     """
@@ -84,7 +84,7 @@ def test_shards_that_crash_together_equal_server() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgp", "adpsgd", "async_ps", "all_reduce", "sync_ps"])
-def test_lost_node_stops_those_who_wait_for_it(name: str) -> None:
+def test_lost_node_stops_those_who_wait_for_it(name):
     """One of P nodes is lost for good. Pairs and asynchronous workers go on without it; push-sum in
     step waits for its share.
     """
@@ -99,7 +99,7 @@ def test_lost_node_stops_those_who_wait_for_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "k_sync"])
-def test_lost_server_stops_all(name: str) -> None:
+def test_lost_server_stops_all(name):
     """No update follows the crash of the one server that does not return."""
     crash = ServerCrash(at=10.25, restore_seconds=1000.0)
     cluster = Cluster(workers=8, server_crashes=[crash])
@@ -109,13 +109,13 @@ def test_lost_server_stops_all(name: str) -> None:
     equal(text, 0, (applied > 10.25).sum(), source="derived")
 
 
-def lost(checkpoint: Checkpoint, uptime: float, crashes: int) -> list[int]:
+def lost(checkpoint, uptime, crashes):
     """The updates that each crash loses, of four exponential workers on a free network."""
     crash = ServerCrash(uptime=Exponential(uptime), restore_seconds=0.5)
     cluster = Cluster(
         workers=4, compute=Exponential(1.0), server_crashes=[crash], checkpoint=checkpoint
     )
-    found: list[int] = (
+    found = (
         timed(cluster, method("async_ps"), int(POISSON * uptime * crashes))
         .restores["lost"]
         .tolist()
@@ -124,7 +124,7 @@ def lost(checkpoint: Checkpoint, uptime: float, crashes: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("T", "uptime"), [(2.0, 1.0), (1.0, 4.0)])
-def test_mean_age_of_checkpoint_follows_closed_form(T: float, uptime: float) -> None:
+def test_mean_age_of_checkpoint_follows_closed_form(T, uptime):
     """With period T and crashes of rate r it is 1 / r - T / (exp(r T) - 1), which tends to T / 2
     for rare crashes.
     """
@@ -137,7 +137,7 @@ def test_mean_age_of_checkpoint_follows_closed_form(T: float, uptime: float) -> 
             source="Young (1974)", wrong=POISSON * T / 2 if often else None)  # fmt: skip
 
 
-def test_lost_updates_follow_checkpoint_period() -> None:
+def test_lost_updates_follow_checkpoint_period():
     """With a checkpoint every N updates, K mod N of the K updates of an uptime are lost; K is
     geometric with q = 4 / (4 + r).
     """

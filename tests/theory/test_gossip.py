@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from laggard.simulator import Cluster, Rule, Stop
+from laggard.simulator import Rule, Stop
 from laggard.simulator.learning.rules import Step
-from laggard.simulator.network.topology import Graph, Ring, Topology
+from laggard.simulator.network.topology import Graph, Ring
 from laggard.simulator.timing.distributions import Exponential
 from tests.theory.gossiping import (
     AD,
@@ -27,16 +26,14 @@ DIGRAPH = Graph("gnp_random_graph", {"n": 8, "p": 0.3, "seed": 9, "directed": Tr
 """Strongly connected; out-degrees are 2 to 5 and in-degrees 1 to 5, so that weights 1 would be
 biased.
 """
-GRAPHS: dict[str, tuple[Topology, int]] = {
+GRAPHS = {
     "a digraph": (DIGRAPH, 8),
     "a ring": (Ring(), 7),
     "one peer": (ONE_PEER, 6),
 }
 
 
-def averaged(
-    cluster: Cluster, seconds: float, name: str = "sgp", **settings: int
-) -> tuple[list[Tensor], list[Tensor]]:
+def averaged(cluster, seconds, name="sgp", **settings):
     """All nodes' models after so many seconds of averaging alone, and the mean of their starts for
     each.
     """
@@ -47,7 +44,7 @@ def averaged(
 
 @pytest.mark.parametrize("overlap", [0, 1, 3])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_models_tend_to_mean_of_starts(name: str, overlap: int) -> None:
+def test_models_tend_to_mean_of_starts(name, overlap):
     """Without gradients, models tend to the mean of the starts."""
     graph, P = GRAPHS[name]
     z, mean = averaged(on(graph, P), 130 * max(1, overlap), overlap=overlap)
@@ -55,7 +52,7 @@ def test_models_tend_to_mean_of_starts(name: str, overlap: int) -> None:
     close(text, z, mean, source=ASSRAN)
 
 
-def test_one_exponential_peer_averages_in_log2_steps() -> None:
+def test_one_exponential_peer_averages_in_log2_steps():
     """With one exponential peer, all models are the mean after log2 P steps."""
     for P in (8, 16):
         rounds = int(math.log2(P))
@@ -86,7 +83,7 @@ UNDER_WAY = {
 
 
 @pytest.mark.parametrize("label", UNDER_WAY)
-def test_push_sum_conserves_weight_and_models(label: str) -> None:
+def test_push_sum_conserves_weight_and_models(label):
     """Nodes and messages together hold the whole weight; only gradients change the sum of models."""
     name, P, settings = UNDER_WAY[label]
     cluster = on(ONE_PEER, P, Exponential(1.0), bandwidth=20.0, latency=0.1, message_bytes=4.0)
@@ -107,7 +104,7 @@ def test_push_sum_conserves_weight_and_models(label: str) -> None:
 
 
 PAIRED = on(Ring(), 8, Exponential(1.0), latency=0.02)
-UNDER_WAY_ALONE = {
+WITHOUT_GRADIENTS = {
     "osgp, tau = 3, H = 1, on a digraph": (on(DIGRAPH, 8, latency=2.5), {"overlap": 3}, ASSRAN),
     "osgp, tau = 4, H = 2, on a digraph": (
         on(DIGRAPH, 8, latency=2.5),
@@ -118,15 +115,15 @@ UNDER_WAY_ALONE = {
 }
 
 
-@pytest.mark.parametrize("label", UNDER_WAY_ALONE)
-def test_exchanges_under_way_tend_to_mean(label: str) -> None:
+@pytest.mark.parametrize("label", WITHOUT_GRADIENTS)
+def test_exchanges_under_way_tend_to_mean(label):
     """Without gradients, models tend to the mean with several exchanges under way."""
-    cluster, settings, source = UNDER_WAY_ALONE[label]
+    cluster, settings, source = WITHOUT_GRADIENTS[label]
     z, mean = averaged(cluster, 400.0, label.split(",")[0], **settings)
     close(f"{label}, lr 0: z -> mean of the starts", z, mean, source=source)
 
 
-def distances(rule: Rule, seconds: int = 20) -> Tensor:
+def distances(rule, seconds=20):
     """How far the models of nodes with gradients of noise alone are from their mean, `(P, params)`.
 
     SGP on 8 nodes that start together, after so many seconds of one step each.
@@ -137,7 +134,7 @@ def distances(rule: Rule, seconds: int = 20) -> Tensor:
     return models - models.mean(0)
 
 
-def test_distance_follows_lowered_rate_in_log2_steps() -> None:
+def test_distance_follows_lowered_rate_in_log2_steps():
     """One exponential peer averages in log2 P steps. A step averages its own gradient, so that the
     last log2 P - 1 gradients alone are not yet equal on all nodes.
     """
@@ -153,7 +150,7 @@ def test_distance_follows_lowered_rate_in_log2_steps() -> None:
 
 
 @pytest.mark.parametrize("name", ["adpsgd", "adpsgd_overlap"])
-def test_pairs_conserve_sum(name: str) -> None:
+def test_pairs_conserve_sum(name):
     """Pairs average atomically: gradients alone change the sum, as seen while no exchange is under
     way.
     """
@@ -168,7 +165,7 @@ def test_pairs_conserve_sum(name: str) -> None:
     close(text, sums, expected, source=AD)
 
 
-def test_spectral_gap_sets_convergence_rate() -> None:
+def test_spectral_gap_sets_convergence_rate():
     """The distance of a ring's models finally shrinks by its second eigenvalue per step."""
     P, steps = 8, 60
     far = []

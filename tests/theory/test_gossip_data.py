@@ -1,22 +1,19 @@
 """Gossip: nodes with data of their own, random matchings and relayed sums."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import networkx
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Node, Rule, Stop, simulate
+from laggard.simulator import Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib import matcha
 from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.mixing import matrix
-from laggard.simulator.network.topology import Complete, Graph, Ring, Topology
+from laggard.simulator.network.topology import Complete, Graph, Ring
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.gossiping import (
     KOLOSKOVA,
@@ -47,7 +44,7 @@ h = np.array([1.0, 0.25, 1.0, 0.5, 2.0])
 a = np.array([0.0, 2.0, 10.0, -4.0, 1.0])
 """Curvature and optimum of each node."""
 P, H = len(h), np.diag(h)
-GRAPHS: dict[str, Topology] = {
+GRAPHS = {
     "ring": Ring(),
     "wheel": Graph("wheel_graph", {"n": P}),
     "path": Graph("path_graph", {"n": P}),
@@ -56,14 +53,14 @@ OPTIMUM = np.full(P, (h * a).sum() / h.sum())
 """Where the mean of the nodes' losses is least, at every node."""
 
 
-def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings: Any) -> np.ndarray:
+def stand_still(graph, name, rule, members=1, **settings):
     """Where the nodes' models `(members, workers)` end on h_i (x - a_i)^2 / 2 without noise.
 
     One node is twice, another five times as slow as the others.
     """
     slow = [Factor(1, factor=2.0), Factor(3, factor=5.0)]
     task = Quadratic(scale=h.tolist(), shift=a.tolist(), initial=3.0, dtype=torch.float64)
-    reads: list[tuple[int, Tensor]] = []
+    reads = []
     simulate(
         replace(on(GRAPHS[graph], P), slowdowns=slow),
         method(name, rule, **settings),
@@ -76,24 +73,24 @@ def stand_still(graph: str, name: str, rule: Rule, members: int = 1, **settings:
     return torch.stack([last[rank] for rank in range(P)], 1).numpy()
 
 
-def mixing_on(graph: str) -> np.ndarray:
+def mixing_on(graph):
     """W on a graph."""
     return matrix("metropolis", GRAPHS[graph], 0, P)
 
 
-def adapted(graph: str, lr: float) -> np.ndarray:
+def adapted(graph, lr):
     """Where x <- W (x - lr H (x - a)) stands still."""
     W = mixing_on(graph)
-    point: np.ndarray = np.linalg.solve(np.eye(P) - W @ (np.eye(P) - lr * H), W @ (lr * h * a))
+    point = np.linalg.solve(np.eye(P) - W @ (np.eye(P) - lr * H), W @ (lr * h * a))
     return point
 
 
-def is_at(text: str, expected: np.ndarray, found: np.ndarray, source: str, rtol: float) -> None:
+def is_at(text, expected, found, source, rtol):
     same(text, torch.tensor(expected), torch.tensor(found), source=source, rtol=rtol)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_averages_of_models_have_bias_of_closed_form(graph: str) -> None:
+def test_averages_of_models_have_bias_of_closed_form(graph):
     """D-PSGD stands still beside the minimum; quasi-global momentum stands where it does."""
     lr, W = 0.1, mixing_on(graph)
     combined = np.linalg.solve(np.eye(P) - W + lr * H, lr * h * a)
@@ -110,7 +107,7 @@ def test_averages_of_models_have_bias_of_closed_form(graph: str) -> None:
     is_at(text, adapted(graph, lr), found, "derived", 1e-12)
 
 
-CORRECTED: dict[str, tuple[str, dict[str, Any], str, float]] = {
+CORRECTED = {
     "gradient_tracking": ("gradient_tracking", {}, NEDIC, 1e-12),
     "d2, (W + I) / 2": ("d2", {}, YUAN, 1e-9),
     "d2, W": ("d2", {"lazy": False}, TANG, 1e-9),
@@ -120,7 +117,7 @@ CORRECTED: dict[str, tuple[str, dict[str, Any], str, float]] = {
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", CORRECTED)
-def test_corrected_gossip_reaches_minimum_of_mean_loss(name: str, graph: str) -> None:
+def test_corrected_gossip_reaches_minimum_of_mean_loss(name, graph):
     """Where the nodes' losses differ, they stand still at sum_i h_i a_i / sum_i h_i alone."""
     kind, settings, source, rtol = CORRECTED[name]
     momentum, lr = torch.tensor([[[0.0], [0.5]], [[0.1], [0.05]]], dtype=torch.float64)
@@ -130,23 +127,21 @@ def test_corrected_gossip_reaches_minimum_of_mean_loss(name: str, graph: str) ->
         is_at(text, OPTIMUM, found[member], source, rtol)
 
 
-def tracked(lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor) -> Tensor:
+def tracked(lr, W, before, X, G):
     """x <- W (x - lr y), y <- W y + g' - g."""
     Y = W @ before["Y"] + G - before["G"] if before else G
     before.update(Y=Y, G=G)
     return W @ (X - lr * Y)
 
 
-def corrected(lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor) -> Tensor:
+def corrected(lr, W, before, X, G):
     """x <- W (2 x - x' - lr (g - g')), and W (x - lr g) at first."""
     ahead = 2 * X - before["X"] - lr * (G - before["G"]) if before else X - lr * G
     before.update(X=X, G=G)
     return W @ ahead
 
 
-def quasi(
-    b: float, mu: float, lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor
-) -> Tensor:
+def quasi(b, mu, lr, W, before, X, G):
     """x <- W (x - lr (g + b m)), m <- mu m + (1 - mu) (x' - x) / lr."""
     m = before.get("m", torch.zeros_like(X))
     new = W @ (X - lr * (G + b * m))
@@ -154,7 +149,7 @@ def quasi(
     return new
 
 
-def largest(values: Tensor, k: int) -> Tensor:
+def largest(values, k):
     """The k numbers of each row of greatest magnitude, the first of equal ones."""
     rows = []
     for row in values.tolist():
@@ -163,9 +158,7 @@ def largest(values: Tensor, k: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def compressed(
-    k: int, gamma: float, lr: float, W: Tensor, before: dict[str, Tensor], X: Tensor, G: Tensor
-) -> Tensor:
+def compressed(k, gamma, lr, W, before, X, G):
     """z <- z + C(x - lr g - z), x <- x - lr g + gamma (W - I) z."""
     ahead = X - lr * G
     Z = before.get("Z", torch.zeros_like(X))
@@ -174,7 +167,7 @@ def compressed(
     return ahead + gamma * (W @ Z - Z)
 
 
-LOOPS: dict[str, tuple[str, Rule, dict[str, Any], Callable[..., Tensor], str]] = {
+LOOPS = {
     "gradient_tracking": ("gradient_tracking", Rule(lr=LR), {}, tracked, NEDIC),
     "d2, W": ("d2", Rule(lr=LR), {"lazy": False}, corrected, TANG),
     "d2, (W + I) / 2": ("d2", Rule(lr=LR), {}, corrected, YUAN),
@@ -204,7 +197,7 @@ LOOPS: dict[str, tuple[str, Rule, dict[str, Any], Callable[..., Tensor], str]] =
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", LOOPS)
-def test_models_match_loop_over_matrices(name: str, graph: str) -> None:
+def test_models_match_loop_over_matrices(name, graph):
     """The paper's recursion on a matrix with a row per node, mini-batch by mini-batch."""
     kind, rule, settings, step, source = LOOPS[name]
     found = models_of(on(GRAPHS[graph], P), kind, 12, rule, **settings)
@@ -217,21 +210,21 @@ def test_models_match_loop_over_matrices(name: str, graph: str) -> None:
     close(text, found, list(expected[:, None]), source=source)
 
 
-def test_sum_moves_by_gradients_at_scheduled_rate() -> None:
+def test_sum_moves_by_gradients_at_scheduled_rate():
     """D2's sum of models changes by the gradients alone, each at the rate of its own step."""
     task = Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
     length, steps = 20.0, 30
     rule = Rule(lr=LR, schedule=WarmUp(length=length, unit="updates"))
-    gradients: dict[int, list[Tensor]] = {}
+    gradients = {}
 
-    def note(node: Node) -> None:
+    def note(node):
         apply = node.apply
 
-        def applies(weights: Tensor, given: Any, state: Any = None) -> None:
+        def applies(weights, given, state=None):
             gradients.setdefault(node.version, []).append(given[0].value)
             apply(weights, given, state)
 
-        node.apply = applies  # type: ignore[method-assign]
+        node.apply = applies
         start_apart(node)
 
     stop = Stop(time=steps + 0.5)
@@ -244,7 +237,7 @@ def test_sum_moves_by_gradients_at_scheduled_rate() -> None:
     close(text, total, moved, source="derived")
 
 
-AS_DPSGD: dict[str, tuple[str, Rule, dict[str, Any], dict[str, Any], str]] = {
+AS_DPSGD = {
     "qg_dsgdm, b = mu = 0": ("qg_dsgdm", Rule(lr=LR), {"decay": 0.0}, {}, LIN),
     "qg_dsgdm, b = 0, decay unset": ("qg_dsgdm", Rule(lr=LR), {}, {}, LIN),
     "choco, C = id, gamma = 1": (
@@ -259,7 +252,7 @@ AS_DPSGD: dict[str, tuple[str, Rule, dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", AS_DPSGD)
-def test_special_settings_equal_dpsgd(name: str) -> None:
+def test_special_settings_equal_dpsgd(name):
     """Without momentum, or with all numbers kept."""
     kind, rule, settings, others, source = AS_DPSGD[name]
     cluster = on(Ring(), 6)
@@ -272,7 +265,7 @@ def test_special_settings_equal_dpsgd(name: str) -> None:
         differ(f"{kind}, {others}, is not dpsgd", found, adapt, source=source)
 
 
-ON_COMPLETE: dict[str, tuple[dict[str, Any], list[Rule]]] = {
+ON_COMPLETE = {
     "sgp": ({}, LINEAR),
     "dpsgd": ({"order": ORDERS[1], "mixing": "uniform"}, LINEAR),
     "gradient_tracking": ({"mixing": "uniform"}, LINEAR),
@@ -284,7 +277,7 @@ ON_COMPLETE: dict[str, tuple[dict[str, Any], list[Rule]]] = {
 
 
 @pytest.mark.parametrize("name", ON_COMPLETE)
-def test_complete_graph_equals_server(name: str) -> None:
+def test_complete_graph_equals_server(name):
     """On the complete graph with equal weights gossip equals a server, by linear rules alone."""
     settings, rules = ON_COMPLETE[name]
     nodes = every(on(Complete(), 4), name, rules=rules, **settings)
@@ -299,7 +292,7 @@ def test_complete_graph_equals_server(name: str) -> None:
 
 
 @pytest.mark.parametrize("compressor", ["top_k", "random_k"])
-def test_compressed_gossip_conserves_sum(compressor: str) -> None:
+def test_compressed_gossip_conserves_sum(compressor):
     """What compression drops moves no sum: the models' sum changes by gradients alone."""
     settings = {"compressor": compressor, "keep": 0.2, "consensus": 0.3}
     algorithm, stop = method("choco", Rule(lr=LR), **settings), Stop(time=40.5)
@@ -311,7 +304,7 @@ def test_compressed_gossip_conserves_sum(compressor: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compressor", "gamma"), [("top_k", 0.3), ("random_k", 0.1)])
-def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float) -> None:
+def test_compressed_gossip_stands_where_dpsgd_does(compressor, gamma):
     """It stands still where D-PSGD does with (1 - gamma) I + gamma W: compression adds no bias."""
     lr, W = 0.1, mixing_on("ring")
     W = (1 - gamma) * np.eye(P) + gamma * W
@@ -328,7 +321,7 @@ def test_compressed_gossip_stands_where_dpsgd_does(compressor: str, gamma: float
     is_at(text, point, found, "derived", 1e-9)
 
 
-TREES: dict[str, tuple[Topology, networkx.Graph]] = {
+TREES = {
     "ring": (Ring(), networkx.path_graph([5, 6, 7, 0, 1, 2, 3, 4])),
     "path": (Graph("path_graph", {"n": 8}), networkx.path_graph(8)),
     "star": (Graph("star_graph", {"n": 7}), networkx.star_graph(7)),
@@ -341,7 +334,7 @@ TREES: dict[str, tuple[Topology, networkx.Graph]] = {
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("apart", [False, True], ids=["one start", "apart"])
-def test_relayed_models_are_late_by_distance(tree: str, apart: bool) -> None:
+def test_relayed_models_are_late_by_distance(tree, apart):
     """x_i(t + 1) = (1/P) sum_j h_j(t - max(0, dist - 1)), h = x - lr g; the start before 0."""
     graph, edges = TREES[tree]
     cluster, rule, steps = on(graph, 8), Rule(lr=LR), 12
@@ -349,10 +342,10 @@ def test_relayed_models_are_late_by_distance(tree: str, apart: bool) -> None:
     stop = Stop(time=steps + 0.5)
     nodes = remains_of(cluster, method("relay_sgd", rule), quadratic(), stop, begin).nodes
     late = dict(networkx.all_pairs_shortest_path_length(edges))
-    ahead: list[Tensor] = []
-    start: list[Tensor] = []
+    ahead = []
+    start = []
 
-    def step(X: Tensor, G: Tensor) -> Tensor:
+    def step(X, G):
         if not start:
             start.append(X)
         ahead.append(X - LR * G)
@@ -376,7 +369,7 @@ def test_relayed_models_are_late_by_distance(tree: str, apart: bool) -> None:
         differ(text, found, mean, source="derived")
 
 
-MATCHED: dict[str, tuple[Topology, networkx.Graph]] = {
+MATCHED = {
     "ring": (Ring(), networkx.cycle_graph(6)),
     "wheel": (Graph("wheel_graph", {"n": 6}), networkx.wheel_graph(6)),
     "complete": (Complete(), networkx.complete_graph(6)),
@@ -384,7 +377,7 @@ MATCHED: dict[str, tuple[Topology, networkx.Graph]] = {
 
 
 @pytest.mark.parametrize("graph", MATCHED)
-def test_random_matchings_match_loop(graph: str) -> None:
+def test_random_matchings_match_loop(graph):
     """A coin for all nodes says which matchings are active: x <- (I - a sum L_m) (x - lr g)."""
     topology, _ = MATCHED[graph]
     c, weight, coin, steps = 0.5, 0.2, 3, 12
@@ -393,7 +386,7 @@ def test_random_matchings_match_loop(graph: str) -> None:
     found = models_of(on(topology, 6), "matcha", steps, Rule(lr=LR), **settings)
     flips = iter(np.random.default_rng(coin).random((steps, len(matchings))) < c)
 
-    def step(X: Tensor, G: Tensor) -> Tensor:
+    def step(X, G):
         ahead = X - LR * G
         moved = torch.zeros_like(X)
         for active, matching in zip(next(flips), matchings, strict=True):
@@ -408,12 +401,12 @@ def test_random_matchings_match_loop(graph: str) -> None:
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("graph", MATCHED)
-def test_default_weight_minimises_bound_on_distances(graph: str, c: float) -> None:
+def test_default_weight_minimises_bound_on_distances(graph, c):
     """The default weight is where the largest eigenvalue of E[W W] - 11'/P is least."""
     topology, edges = MATCHED[graph]
     L = networkx.laplacian_matrix(edges).toarray().astype(float)
 
-    def bound(weight: float) -> float:
+    def bound(weight):
         square = (c * L) @ (c * L) + 2 * c * (1 - c) * L
         second = np.eye(6) - 2 * weight * c * L + weight**2 * square - np.ones((6, 6)) / 6
         return float(np.linalg.eigvalsh(second)[-1])

@@ -1,15 +1,11 @@
 """Gossip: identities."""
 
-from collections.abc import Callable
-from typing import Any
-
 import networkx
 import pytest
 import torch
-from torch import Tensor
 
-from laggard.simulator import Cluster, Rule, Stop
-from laggard.simulator.network.topology import Graph, Ring, Topology, Torus
+from laggard.simulator import Rule, Stop
+from laggard.simulator.network.topology import Graph, Ring, Torus
 from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on, push_sum
 from tests.theory.statements import close, differ, same
 from tests.theory.trials import (
@@ -25,9 +21,7 @@ from tests.theory.trials import (
 )
 
 
-def models_of(
-    cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any
-) -> list[Tensor]:
+def models_of(cluster, name, updates, rule, **settings):
     """All nodes' models after so many steps each."""
     nodes = remains_of(
         cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)
@@ -37,7 +31,7 @@ def models_of(
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize(("graph", "workers"), [(Ring(), 5), (Torus(), 6)], ids=["ring", "torus"])
-def test_symmetric_push_sum_equals_dpsgd(graph: Topology, workers: int, optimizer: str) -> None:
+def test_symmetric_push_sum_equals_dpsgd(graph, workers, optimizer):
     """Push-sum with symmetric weights is D-PSGD."""
     rule = {"sgd": LINEAR[0], "momentum": LINEAR[1], "adam": ADAM[0]}[optimizer]
     cluster = on(graph, workers)
@@ -48,7 +42,7 @@ def test_symmetric_push_sum_equals_dpsgd(graph: Topology, workers: int, optimize
     differ(f"{where}: not combine_then_adapt", push, combine, source=ASSRAN)
 
 
-def test_weight_matters_while_models_are_under_way() -> None:
+def test_weight_matters_while_models_are_under_way():
     """Omitting the push-sum weight changes models when it is not 1: here half of every model is
     under way.
     """
@@ -68,7 +62,7 @@ def test_weight_matters_while_models_are_under_way() -> None:
     )
 
 
-GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
+GRAPHS = {
     "ring": (Ring(), networkx.cycle_graph(5)),
     "torus": (Torus(), networkx.grid_2d_graph(2, 3, periodic=True)),
     "wheel_graph": (Graph("wheel_graph", {"n": 5}), networkx.wheel_graph(5)),
@@ -80,7 +74,7 @@ GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
     ("order", "form"), [(ORDERS[0], "W X - lr G"), (ORDERS[1], "W (X - lr G)")], ids=ORDERS
 )
 @pytest.mark.parametrize("name", GRAPHS)
-def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form: str) -> None:
+def test_models_match_loop_over_metropolis_matrices(name, order, form):
     """A weight is 1 / (1 + the greater degree); a node keeps the rest."""
     graph, edges = GRAPHS[name]
     P, joined = len(edges), torch.from_numpy(networkx.to_numpy_array(edges, nodelist=sorted(edges)))
@@ -95,11 +89,11 @@ def test_models_match_loop_over_metropolis_matrices(name: str, order: str, form:
 
 
 def looped(
-    P: int,
-    steps: int,
-    step: Callable[[Tensor, Tensor], Tensor],
-    starts: Tensor | None = None,
-) -> Tensor:
+    P,
+    steps,
+    step,
+    starts=None,
+):
     """All models `(workers, params)` after so many steps of X <- step(X, gradients)."""
     task = quadratic()
     X = torch.cat([first_weights(task)] * P) if starts is None else starts
@@ -113,7 +107,7 @@ def looped(
 
 
 @pytest.mark.parametrize("tau", [0, 1])
-def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
+def test_overlap_sgp_equals_sgp_in_step(tau):
     """With at most one outstanding exchange and synchronous steps, overlap SGP equals SGP."""
     cluster = on(ONE_PEER, 6, latency=0.7)
     one = models_of(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
@@ -122,7 +116,7 @@ def test_overlap_sgp_equals_sgp_in_step(tau: int) -> None:
 
 
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
-def test_late_shares_match_loop_over_matrices(tau: int, H: int) -> None:
+def test_late_shares_match_loop_over_matrices(tau, H):
     """In the loop over matrices each share arrives tau gradients after its push."""
     P, steps = 6, 20
     half = torch.eye(P, dtype=torch.float64) / 2

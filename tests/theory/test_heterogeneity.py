@@ -1,14 +1,11 @@
 """Parameter server: workers with optima of their own."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Evaluate, Outcome, Rule, Stop, simulate
+from laggard.simulator import Cluster, Evaluate, Rule, Stop, simulate
 from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
@@ -21,21 +18,21 @@ START = 3.0
 
 
 def run(
-    name: str,
-    lr: float | Tensor,
-    seconds: float,
-    members: int = 1,
-    t: np.ndarray = t,
-    h: np.ndarray = h,
-    **more: Any,
-) -> tuple[Outcome, list[tuple[int, Tensor]]]:
+    name,
+    lr,
+    seconds,
+    members=1,
+    t=t,
+    h=h,
+    **more,
+):
     """A run on h_i (w - a_i)^2 / 2 with times t_i, and who read which weights `(ensemble, 1)`, in
     order; `more` goes to the rule.
     """
     shift = a[: len(t)].tolist()
     task = Quadratic(scale=h.tolist(), shift=shift, initial=START, noise=0.0, dtype=torch.float64)
     slow = [Factor(worker=worker, factor=factor) for worker, factor in enumerate(t)]
-    reads: list[tuple[int, Tensor]] = []
+    reads = []
     outcome = simulate(
         Cluster(workers=len(t), compute=Constant(1.0), slowdowns=slow),
         method(name, Rule(lr=lr, **more)),
@@ -48,7 +45,7 @@ def run(
     return outcome, reads
 
 
-def test_gradients_per_worker_follow_speed() -> None:
+def test_gradients_per_worker_follow_speed():
     """A worker computes T / t_i gradients at the weights that it read; their steps sum to the
     final weights.
     """
@@ -71,7 +68,7 @@ most.
 RATES = torch.tensor([[2e-3], [1e-3], [5e-4]], dtype=torch.float64)
 
 
-def means_of_cycles(speeds: str, h: np.ndarray, **more: Any) -> np.ndarray:
+def means_of_cycles(speeds, h, **more):
     """Where the mean of the server's weights over a cycle of arrivals tends, for each of `RATES`.
 
     The rest shrinks by the same factor in equal times: Aitken's extrapolation of three means.
@@ -84,19 +81,19 @@ def means_of_cycles(speeds: str, h: np.ndarray, **more: Any) -> np.ndarray:
     one, two, three = (
         weights[-arrivals * (1 + apart * ago) :][:arrivals].mean(0) for ago in (2, 1, 0)
     )
-    limits: np.ndarray = three - (three - two) ** 2 / (three - 2 * two + one)
+    limits = three - (three - two) ** 2 / (three - 2 * two + one)
     return limits
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
 @pytest.mark.parametrize("rescaled", [False, True])
-def test_fixed_point_of_vanishing_rate(speeds: str, rescaled: bool) -> None:
+def test_fixed_point_of_vanishing_rate(speeds, rescaled):
     """Gradients are exact: the mean over a cycle stands still at a weighted optimum up to O(lr),
     and extrapolated in the rate, up to O(lr^2).
     """
     t = np.array(SPEEDS[speeds])
     h, optima = np.array([1.0, 0.25, 2.0])[: len(t)], a[: len(t)]
-    more: dict[str, Any] = {}
+    more = {}
     weights, name = h / t, "async_ps"
     if rescaled:
         more["compensation"] = Rescaled()
@@ -115,7 +112,7 @@ def test_fixed_point_of_vanishing_rate(speeds: str, rescaled: bool) -> None:
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
-def test_equal_curvatures_have_no_bias_of_rate(speeds: str) -> None:
+def test_equal_curvatures_have_no_bias_of_rate(speeds):
     """Then the mean over a cycle of `async_ps` is exact at any rate."""
     t = np.array(SPEEDS[speeds])
     expected = (a[: len(t)] / t).sum() / (1 / t).sum()
@@ -134,7 +131,7 @@ EQUAL_COUNTS = {
 
 @pytest.mark.parametrize("speeds", SPEEDS)
 @pytest.mark.parametrize("name", EQUAL_COUNTS)
-def test_balanced_methods_stand_still_at_minimum(name: str, speeds: str) -> None:
+def test_balanced_methods_stand_still_at_minimum(name, speeds):
     """At any rate and any speeds, and not in the mean alone."""
     lr, source = EQUAL_COUNTS[name]
     t = np.array(SPEEDS[speeds])

@@ -27,7 +27,7 @@ MOMENTUM = LINEAR[1:2]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_mean_of_weights_equals_mean_of_updates(steps: int) -> None:
+def test_mean_of_weights_equals_mean_of_updates(steps):
     """Averaging weights equals averaging updates."""
     weights, updates = (
         every(UNEVEN, "local_sgd", average=of, local_steps=steps) for of in ("weights", "updates")
@@ -36,7 +36,7 @@ def test_mean_of_weights_equals_mean_of_updates(steps: int) -> None:
     close(text, weights, updates, source=AVERAGING)
 
 
-def test_averaging_weights_equals_gradients_for_one_step() -> None:
+def test_averaging_weights_equals_gradients_for_one_step():
     """With H = 1, averaging weights equals averaging gradients only for linear rules whose buffers
     persist.
     """
@@ -75,7 +75,7 @@ def test_averaging_weights_equals_gradients_for_one_step() -> None:
         )
 
 
-def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
+def test_outer_optimizer_includes_averaging_and_nesterov():
     """DiLoCo's outer optimiser can be plain averaging, or a Nesterov step over plain SGD."""
     local = every(UNEVEN, "local_sgd", local_steps=3)
     plain = {"outer_optimizer": "sgd", "outer_lr": 1.0, "outer_momentum": 0.0}
@@ -90,7 +90,7 @@ def test_outer_optimizer_includes_averaging_and_nesterov() -> None:
     close("diloco, P = 1, H = 1 = Nesterov 0.9 at lr times 0.7", alone, nesterov, source=DOUILLARD)
 
 
-def test_no_tokens_give_synchronous_server() -> None:
+def test_no_tokens_give_synchronous_server():
     """Without initial tokens, TensorFlow's SyncReplicas is synchronous."""
     synchronous = every(UNEVEN, "sync_ps")
     clean = every(UNEVEN, "sync_replicas", num_tokens=0)
@@ -114,7 +114,7 @@ def test_no_tokens_give_synchronous_server() -> None:
 
 
 @pytest.mark.parametrize("R", [5, 8, 16])
-def test_pushes_per_update_follow_closed_form(R: int) -> None:
+def test_pushes_per_update_follow_closed_form(R):
     """An update takes max(R, P) pushes."""
     P, updates = 8, 400
     algorithm = method("sync_replicas", replicas_to_aggregate=R, num_tokens=max(0, R - P))
@@ -126,7 +126,7 @@ def test_pushes_per_update_follow_closed_form(R: int) -> None:
 
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
-def test_shards_divide_time_of_round(S: int) -> None:
+def test_shards_divide_time_of_round(S):
     """Shards divide the time of the server's card until the workers' cards are the bottleneck."""
     P, transfer, alpha = 8, 0.25, 0.125
     network = Network(bandwidth=12.0, latency=alpha, message_bytes=3.0, sharing="fair")

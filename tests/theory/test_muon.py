@@ -1,12 +1,11 @@
 """Muon against its polynomial, its symmetries, and torch's own."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import _muon
 
 from laggard.simulator import Rule
@@ -28,7 +27,7 @@ from tests.theory.trials import (
 JORDAN = "Jordan et al. (2024)"
 
 
-def polynomial(value: float) -> float:
+def polynomial(value):
     """The polynomial of a singular value, applied as often as the iteration does."""
     first, third, fifth = FACTORS
     for _ in range(STEPS):
@@ -36,13 +35,13 @@ def polynomial(value: float) -> float:
     return value
 
 
-def random_matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
+def random_matrix(rows, columns, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(1, rows, columns, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
-def test_orthogonal_turns_with_the_matrix(shape: tuple[int, int]) -> None:
+def test_orthogonal_turns_with_the_matrix(shape):
     """O(Q G R) = Q O(G) R for orthogonal Q and R, and O(c G) = O(G)."""
     rows, columns = shape
     matrix = random_matrix(rows, columns)
@@ -54,7 +53,7 @@ def test_orthogonal_turns_with_the_matrix(shape: tuple[int, int]) -> None:
     close("muon: O(1000 G) = O(G)", orthogonal(1000 * matrix), orthogonal(matrix), source=JORDAN)
 
 
-def test_singular_values_come_near_one() -> None:
+def test_singular_values_come_near_one():
     """Each is the polynomial of the old one over the norm: within [0.68, 1.21] from 0.003 on."""
     matrix = random_matrix(40, 40)
     before = torch.linalg.svdvals(matrix / matrix.norm())
@@ -72,7 +71,7 @@ def test_singular_values_come_near_one() -> None:
     at_most("muon: its inverse", 1 / 0.68, [1 / value for value in large], source="derived")
 
 
-def torchs_muon(task: Any, settings: dict[str, float], updates: int = UPDATES) -> Tensor:
+def torchs_muon(task, settings, updates=UPDATES):
     """A loop of torch's Muon on the hidden matrices and its AdamW on all other parameters."""
     batches = batches_of(task)
     weights = first_weights(task)
@@ -103,7 +102,7 @@ def torchs_muon(task: Any, settings: dict[str, float], updates: int = UPDATES) -
     return torch.cat([param.detach().flatten() for param in params])[None]
 
 
-def test_muon_is_torchs_but_for_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_muon_is_torchs_but_for_its_precision(monkeypatch):
     """With torch's iteration, which is in bfloat16, replaced by ours it is the same."""
     task = perceptron(5, 4)
     rule = Rule(Muon(momentum=0.9, weight_decay=0.1), lr=LR)
@@ -115,7 +114,7 @@ def test_muon_is_torchs_but_for_its_precision(monkeypatch: pytest.MonkeyPatch) -
     at_most("muon: one step from torch's, over its length", 0.03, apart, source="torch")
     mine = weights_after(ONE, method("delayed", rule), task)
 
-    def iterate(update: Tensor, *_: Any) -> Tensor:
+    def iterate(update, *_):
         return orthogonal(update[None])[0]
 
     monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", iterate)

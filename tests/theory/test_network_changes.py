@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laggard.simulator import SERVER, AllReduce, Cluster, Network, Node, Role, Rule, Stop, simulate
+from laggard.simulator import SERVER, AllReduce, Cluster, Network, Rule, Stop, simulate
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.distributions import Constant
 from tests.theory.statements import equal
@@ -20,25 +20,23 @@ MOMENTS, BYTES = [0.0, 2.0, 5.0, 105.0], [0.0, 2.0, 2.75, 202.75]
 """Its cumulative capacity C(t), which is linear between these moments."""
 
 
-def arrivals(
-    moments: list[float], sizes: list[float], rows: list[Change], **network: object
-) -> np.ndarray:
+def arrivals(moments, sizes, rows, **network):
     """When each worker's message has reached the server (s), whose card has 1 byte a second, theirs
     100.
     """
     given = {"bandwidth": 100.0, "server_bandwidth": 1.0, "message_bytes": 1.0, **network}
-    cluster = Cluster(len(sizes), network=Network(changes=Changes(rows), **given))  # type: ignore[arg-type]
+    cluster = Cluster(len(sizes), network=Network(changes=Changes(rows), **given))
     found = simulate(cluster, Sends(tuple(moments), tuple(sizes)), stop=Stop(time=1e6)).updates
     return found["started"][np.argsort(found["worker"])]
 
 
-def inverse(size: float) -> float:
+def inverse(size):
     """The moment t (s) at which C(t) = `size` bytes."""
     return float(np.interp(size, BYTES, MOMENTS))
 
 
 @pytest.mark.parametrize("size", [1.0, 2.0, 2.5, 7.0])
-def test_bytes_are_integral_of_bandwidth(size: float) -> None:
+def test_bytes_are_integral_of_bandwidth(size):
     """Bytes passed until t are the integral of the bandwidth; its inverse gives the end of a
     message.
     """
@@ -47,7 +45,7 @@ def test_bytes_are_integral_of_bandwidth(size: float) -> None:
     equal(text, ALPHA + inverse(0.5 + size), arrived, source=CAPACITY)
 
 
-def test_two_messages_share_changing_card() -> None:
+def test_two_messages_share_changing_card():
     """Two messages get half of the card each: the smaller ends at C(t) = 2 M, the other at C(t) =
     M + N.
     """
@@ -66,7 +64,7 @@ def test_two_messages_share_changing_card() -> None:
     )
 
 
-def test_narrow_card_leaves_rest_to_other() -> None:
+def test_narrow_card_leaves_rest_to_other():
     """If the other card of one message becomes the bottleneck, the other message gets the rest."""
     rows = [Change(0, start=2.0, bandwidth=0.25)]
     first, second = arrivals([0.0, 0.0], [2.0, 4.0], rows)
@@ -76,7 +74,7 @@ def test_narrow_card_leaves_rest_to_other() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 6])
-def test_outage_delays_messages_under_way(workers: int) -> None:
+def test_outage_delays_messages_under_way(workers):
     """Bytes wait until the outage ends: messages under way are late by its length, finished ones
     are not.
     """
@@ -103,7 +101,7 @@ def test_outage_delays_messages_under_way(workers: int) -> None:
     )
 
 
-def test_latency_is_taken_when_message_leaves() -> None:
+def test_latency_is_taken_when_message_leaves():
     """The latency is that of the sending time."""
     rows = [Change(start=2.0, end=4.0, latency=3.0), Change(1, start=2.0, end=4.0, latency=0.5)]
     moments, latencies = [1.0, 3.0, 3.0, 5.0], [ALPHA, 0.5, 3.0, ALPHA]
@@ -118,7 +116,7 @@ class TwoInTurn(Sends):
     that arrived.
     """
 
-    def worker(self, node: Node) -> Role:
+    def worker(self, node):
         node.send(SERVER, None, size=0)
         yield node.work(1.0)
         yield node.send(SERVER, None, size=0)
@@ -126,7 +124,7 @@ class TwoInTurn(Sends):
         gradient.drop()
 
 
-def test_messages_to_node_do_not_overtake() -> None:
+def test_messages_to_node_do_not_overtake():
     """A message never arrives before one that left earlier for the same node."""
     network = Network(latency=ALPHA, changes=Changes([Change(end=0.5, latency=3.0)]))
     found = simulate(
@@ -136,7 +134,7 @@ def test_messages_to_node_do_not_overtake() -> None:
     equal(text, 3.0, found["started"], source="definition", wrong=1 + ALPHA)
 
 
-def test_ring_uses_changing_bandwidth_fully() -> None:
+def test_ring_uses_changing_bandwidth_fully():
     """In a ring of equal cards each link carries 2 (P - 1) N / P bytes without a pause, at the
     present bandwidth.
     """

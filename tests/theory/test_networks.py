@@ -1,12 +1,12 @@
 """Networks: how messages share cards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from laggard.simulator import SERVER, Algorithm, Cluster, Network, Node, Role, Stop, simulate
+from laggard.simulator import SERVER, Algorithm, Cluster, Network, Stop, simulate
 from tests.theory.statements import equal
 
 GALLAGER, QUEUE, LOGP = "Bertsekas & Gallager", "fifo queue", "alpha-beta model"
@@ -30,7 +30,7 @@ class Sends(Algorithm):
     sizes: Sequence[float]
     scatter: bool = False
 
-    def worker(self, node: Node) -> Role:
+    def worker(self, node):
         yield node.work(self.moments[node.rank])
         if self.scatter:
             yield node.receive()
@@ -39,21 +39,19 @@ class Sends(Algorithm):
         gradient = yield node.compute(node.weights)
         gradient.drop()
 
-    def server(self, node: Node) -> Role:
+    def server(self, node):
         if self.scatter:
             for worker, size in enumerate(self.sizes):
                 node.send(worker, None, size=size)
         yield node.receive()
 
 
-def arrivals(
-    moments: Sequence[float], sizes: Sequence[float], scatter: bool = False, **network: float | str
-) -> np.ndarray:
+def arrivals(moments, sizes, scatter=False, **network):
     """When each worker's message arrived (s), over cards of 1 byte a second unless `network` says
     otherwise.
     """
-    settings: Mapping[str, object] = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
-    cluster = Cluster(workers=len(sizes), network=Network(**settings))  # type: ignore[arg-type]
+    settings = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
+    cluster = Cluster(workers=len(sizes), network=Network(**settings))
     rows = simulate(
         cluster, Sends(tuple(moments), tuple(sizes), scatter), stop=Stop(time=1e6)
     ).updates
@@ -62,7 +60,7 @@ def arrivals(
 
 @either_sharing
 @pytest.mark.parametrize("size", [0.0, 0.25])
-def test_message_takes_latency_and_transfer(size: float, sharing: str) -> None:
+def test_message_takes_latency_and_transfer(size, sharing):
     """The time of a message is its latency plus its bytes over the bandwidth."""
     arrived = arrivals([1.0], [size], latency=ALPHA, sharing=sharing)
     text = f"one message of {size:g} bytes, {sharing}: alpha + N beta"
@@ -71,7 +69,7 @@ def test_message_takes_latency_and_transfer(size: float, sharing: str) -> None:
 
 @either_sharing
 @pytest.mark.parametrize("scatter", [False, True], ids=["gather", "scatter"])
-def test_gather_and_scatter_take_equal_time(scatter: bool, sharing: str) -> None:
+def test_gather_and_scatter_take_equal_time(scatter, sharing):
     """With either sharing, all messages through the server's card take P N beta; only their order
     differs.
     """
@@ -86,7 +84,7 @@ def test_gather_and_scatter_take_equal_time(scatter: bool, sharing: str) -> None
         equal(f"{name}, fifo: one after another, N beta apart", TRANSFER, gaps, source=QUEUE)
 
 
-def test_fair_sharing_is_max_min_fair() -> None:
+def test_fair_sharing_is_max_min_fair():
     """A message whose own card is the bottleneck gets that bandwidth; the others share the rest."""
     first, second = arrivals([0.0, 0.0], [30.0, 15.0], bandwidth=10.0, server_bandwidth=15.0)
     text = "30 and 15 bytes over cards of 10 into one of 15 B/s:"
@@ -95,7 +93,7 @@ def test_fair_sharing_is_max_min_fair() -> None:
 
 
 @either_sharing
-def test_later_message_shares_card(sharing: str) -> None:
+def test_later_message_shares_card(sharing):
     """A message starts s seconds after another over one card of 1 byte a second."""
     s, N = 0.75, 2.0
     form, expected, source = (
@@ -114,7 +112,7 @@ def test_later_message_shares_card(sharing: str) -> None:
 class BothWays(Sends):
     """The server sends to its worker while the worker sends to it."""
 
-    def worker(self, node: Node) -> Role:
+    def worker(self, node):
         node.send(SERVER, None, size=self.sizes[0])
         yield node.receive()
         gradient = yield node.compute(node.weights)
@@ -122,7 +120,7 @@ class BothWays(Sends):
 
 
 @either_sharing
-def test_directions_of_card_do_not_share(sharing: str) -> None:
+def test_directions_of_card_do_not_share(sharing):
     """The two directions of a card have separate bandwidths."""
     network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
     rows = simulate(

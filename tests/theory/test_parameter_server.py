@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.simulator import Cluster, Network, Rule
 from laggard.simulator.timing.distributions import Constant, Gamma
@@ -15,7 +14,6 @@ from tests.theory.trials import (
     UNEVEN,
     UPDATES,
     Dealt,
-    TorchOptimizer,
     batches_of,
     every,
     first_weights,
@@ -29,7 +27,7 @@ from tests.theory.trials import (
 DUTTA, HO, DERIVED = "Dutta et al. (2018)", "Ho et al. (2013)", "derived"
 
 
-def test_one_worker_equals_sgd() -> None:
+def test_one_worker_equals_sgd():
     """With one worker no gradient is stale."""
     sgd = every(ONE, "delayed")
     for name in ("async_ps", "sync_ps"):
@@ -38,7 +36,7 @@ def test_one_worker_equals_sgd() -> None:
 
 @pytest.mark.parametrize("P", [2, 5])
 @pytest.mark.parametrize("name", ["quadratic", "network"])
-def test_equal_workers_equal_constant_delay(name: str, P: int) -> None:
+def test_equal_workers_equal_constant_delay(name, P):
     """Equal asynchronous workers that share one stream of mini-batches give a constant delay of P
     - 1.
     """
@@ -53,11 +51,11 @@ def test_equal_workers_equal_constant_delay(name: str, P: int) -> None:
     same(text, workers, delayed, source=DERIVED)
 
 
-def test_synchronous_update_equals_large_batch() -> None:
+def test_synchronous_update_equals_large_batch():
     """A synchronous update equals that of one worker with the P mini-batches combined."""
     P, task = UNEVEN.workers, quadratic()
 
-    def together(optimizer: TorchOptimizer) -> Tensor:
+    def together(optimizer):
         weights = torch.nn.Parameter(first_weights(task))
         descent, streams = optimizer([weights]), [batches_of(task, rank) for rank in range(P)]
         for _ in range(UPDATES):
@@ -71,7 +69,7 @@ def test_synchronous_update_equals_large_batch() -> None:
     close(text, every(UNEVEN, "sync_ps"), its, source="Chen et al. (2016)")
 
 
-def test_extreme_settings_give_same_methods() -> None:
+def test_extreme_settings_give_same_methods():
     """With one gradient an update the methods are asynchronous; with those of all workers they are
     synchronous.
     """
@@ -113,7 +111,7 @@ def test_extreme_settings_give_same_methods() -> None:
         differ(text, others, synchronous[:1], source=DERIVED)
 
 
-def test_rennala_with_one_worker_equals_sgd() -> None:
+def test_rennala_with_one_worker_equals_sgd():
     """With one worker, K-batch-sync is SGD on K mini-batches; each cancelled gradient uses up one
     more.
     """
@@ -136,7 +134,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 @pytest.mark.parametrize("name", WHOLE)
-def test_slices_by_priority_change_no_weight(name: str, order: str) -> None:
+def test_slices_by_priority_change_no_weight(name, order):
     """Sending or summing slices by priority and early forward passes change no weight."""
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)

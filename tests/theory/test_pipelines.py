@@ -1,16 +1,14 @@
 """Pipelines: gradients, delays and bubbles."""
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.models import MLP, Quadratic, Supervised, synthetic
 from laggard.models.layers import Layer
-from laggard.simulator import Algorithm, Cluster, Network, Rule, Stop, Timing
+from laggard.simulator import Cluster, Network, Rule, Stop, Timing
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.streams import BATCHES, stream
 from tests.theory.statements import close, equal, same
@@ -39,7 +37,7 @@ network = partial(perceptron, 6, 5, 4)
 """A network of four linear layers, a stage each."""
 
 
-def by_stage(algorithm: Algorithm, stages: int) -> tuple[list[Tensor], list[tuple[int, slice]]]:
+def by_stage(algorithm, stages):
     """What each stage holds at the end, and after how many updates it does which slice; the last
     stage is ahead.
     """
@@ -50,7 +48,7 @@ def by_stage(algorithm: Algorithm, stages: int) -> tuple[list[Tensor], list[tupl
     ]
 
 
-def test_flush_after_mini_batch_equals_sgd() -> None:
+def test_flush_after_mini_batch_equals_sgd():
     """A pipeline that is flushed after every mini-batch is plain SGD."""
     sgd = every(ONE, "delayed", network(), updates=UPDATES)
     naive = every(STAGES, "naive", network(), updates=UPDATES)
@@ -58,7 +56,7 @@ def test_flush_after_mini_batch_equals_sgd() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_flush_gives_gradient_of_whole_model(name: str) -> None:
+def test_flush_gives_gradient_of_whole_model(name):
     """A pipeline that is flushed after M micro-batches has the gradients of the whole model."""
     together = every(ONE, "sync_ps", network(), accumulate=M, updates=UPDATES)
     mine = every(STAGES, name, network(), micro_batches=M, updates=UPDATES)
@@ -75,13 +73,13 @@ class FirstStages(Supervised):
     worker r.
     """
 
-    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+    def batches(self, rank, rngs):
         """Those of worker rank / 2."""
         return super().batches(rank // 2, [stream(0, BATCHES, rank // 2)])
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_replicas_equal_data_parallel_workers(name: str) -> None:
+def test_replicas_equal_data_parallel_workers(name):
     """Replicas of a pipeline that sum their gradients are data-parallel workers that hold the whole
     model.
     """
@@ -108,7 +106,7 @@ def test_replicas_equal_data_parallel_workers(name: str) -> None:
     )
 
 
-def test_weight_stashing_delays_each_stage() -> None:
+def test_weight_stashing_delays_each_stage():
     """Stage s of n has a delay of n - s updates; all stages use one mini-batch and one mixture of
     weights.
     """
@@ -131,7 +129,7 @@ PROFILE = tuple(range(S - 1, -1, -1))
 """The delays of PipeDream's stages."""
 
 
-def with_delays(delays: Sequence[int], task: Supervised | Quadratic) -> tuple[Tensor, list[int]]:
+def with_delays(delays, task):
     """The model of `delayed_stages`, and the updates of each stage."""
     algorithm = method("delayed_stages", Rule(lr=LR), delays=delays)
     nodes = remains_of(ONE, algorithm, task, Stop(updates=UPDATES)).nodes
@@ -140,7 +138,7 @@ def with_delays(delays: Sequence[int], task: Supervised | Quadratic) -> tuple[Te
     return model, [server.version for server in servers]
 
 
-def test_equal_delays_of_stages_are_a_delay() -> None:
+def test_equal_delays_of_stages_are_a_delay():
     for delay in (0, 3):
         one = every(ONE, "delayed_stages", network(), updates=UPDATES, delays=(delay,) * S)
         other = every(ONE, "delayed", network(), updates=UPDATES, delay=delay)
@@ -148,7 +146,7 @@ def test_equal_delays_of_stages_are_a_delay() -> None:
         same(text, one, other, source="derived")
 
 
-def test_delays_of_stages_are_those_of_pipedream() -> None:
+def test_delays_of_stages_are_those_of_pipedream():
     """And so are the weights: at step t each stage has made D_s updates less than t."""
     algorithm = method("delayed_stages", delays=PROFILE)
     rows = timed(ONE, algorithm, 60, Quadratic(dim=S)).updates
@@ -166,7 +164,7 @@ def test_delays_of_stages_are_those_of_pipedream() -> None:
         close(text, model, torch.cat(parts, dim=1), source=NARAYANAN)
 
 
-def stashed(task: Supervised | Quadratic, pieces: Sequence[slice]) -> list[Tensor]:
+def stashed(task, pieces):
     """w_s(t + 1) = w_s(t) - lr g_s(w_1(t - n + 1), ..., w_n(t)), with w(t) = w(0) for t < 0: all
     w(t).
     """
@@ -178,7 +176,7 @@ def stashed(task: Supervised | Quadratic, pieces: Sequence[slice]) -> list[Tenso
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_pipedream_2bw_delays_by_one_update(name: str) -> None:
+def test_pipedream_2bw_delays_by_one_update(name):
     """PipeDream-2BW is a delay of one update on every stage."""
     rule = Rule(TORCH[name][0], lr=LR)
     mine, held = by_stage(method("pipedream_2bw", rule, micro_batches=1), 2)
@@ -188,7 +186,7 @@ def test_pipedream_2bw_delays_by_one_update(name: str) -> None:
 
 
 @pytest.mark.parametrize("micro_batches", [3, M])
-def test_micro_batches_use_previous_weights(micro_batches: int) -> None:
+def test_micro_batches_use_previous_weights(micro_batches):
     """All micro-batches of an update use the weights before the present ones."""
     mine, held = by_stage(method("pipedream_2bw", Rule(lr=LR), micro_batches=micro_batches), S)
     history = late_by_one(network(), micro_batches)
@@ -199,7 +197,7 @@ def test_micro_batches_use_previous_weights(micro_batches: int) -> None:
     close(text, mine, its, source=TWO)
 
 
-def late_by_one(task: Supervised, micro_batches: int) -> list[Tensor]:
+def late_by_one(task, micro_batches):
     """w(t + 1) = w(t) - lr (1/M) sum_m g_m(w(t - 1)), with w(-1) = w(0): all w(t)."""
     history, batches = [first_weights(task)], batches_of(task)
     for t in range(UPDATES + 2):
@@ -216,7 +214,7 @@ EQUAL_STAGES = Cluster(workers=S, compute=Constant(float(S)))
 
 @pytest.mark.parametrize("count", [1, M])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_bubble_follows_closed_form(name: str, count: int) -> None:
+def test_bubble_follows_closed_form(name, count):
     """With equal stages on a free network an update takes (M + S - 1) (f + b), of which (S - 1) /
     (M + S - 1) is idle.
     """
@@ -232,7 +230,7 @@ def test_bubble_follows_closed_form(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(0, 0, 0), (6, 1, 1), (1, 6, 1), (1, 1, 9), (1, 5, 9)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_replicated_stages_sum_gradients_after_flush(name: str, sizes: Sequence[int]) -> None:
+def test_replicated_stages_sum_gradients_after_flush(name, sizes):
     """Each stage sums its gradient with its replicas' after the flush; each later stage begins f +
     b earlier. Stages without parameters have equal bytes.
     """
@@ -249,7 +247,7 @@ def test_replicated_stages_sum_gradients_after_flush(name: str, sizes: Sequence[
         equal(f"{text}, R = {R}", (M + S - 1) * 2 + rest, took, source=MEGATRON)
 
 
-def test_asynchronous_pipelines_have_no_bubble() -> None:
+def test_asynchronous_pipelines_have_no_bubble():
     """Asynchronous pipelines have no bubble; without pipelining only one node works at a time."""
     task = Quadratic(dim=S, epoch=50)
     took = update_times(EQUAL_STAGES, method("naive"), 10, task)[1:]

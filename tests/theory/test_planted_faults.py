@@ -6,7 +6,6 @@ A module of statements about one method has its faults itself, as `FAULTS`.
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,15 +28,15 @@ BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
 MODULES = [path.stem for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
 
 
-def faults_of_methods() -> dict[str, tuple[Any, ...]]:
+def faults_of_methods():
     """The faults that stand beside the statements that find them."""
-    found: dict[str, tuple[Any, ...]] = {}
+    found = {}
     for module in sorted(MODULES):
         found |= getattr(import_module(f"tests.theory.{module}"), "FAULTS", {})
     return found
 
 
-FAULTS: dict[str, tuple[Any, ...]] = {
+FAULTS = {
     **RULES,
     **SERVERS,
     **CLIENTS,
@@ -53,7 +52,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.slow  # it tests the statements, not the product
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.usefixtures("fresh_caches")
-def test_statement_finds_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statement_finds_the_fault(name, monkeypatch):
     *replaced, statement = FAULTS[name]
     for each in replaced:
         each.plant(monkeypatch)

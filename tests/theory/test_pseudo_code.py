@@ -2,14 +2,11 @@
 pushed.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from laggard.simulator import Evaluate, Rule, Stop, simulate
 from laggard.simulator.learning.rules import (
@@ -26,7 +23,6 @@ from tests.theory.trials import (
     TORCH,
     UNEVEN,
     UPDATES,
-    TorchOptimizer,
     batches_of,
     first_weights,
     gradient_of,
@@ -36,30 +32,26 @@ from tests.theory.trials import (
 
 ZHENG, ZHANG = "Zheng et al. (2017)", "Zhang et al. (2016)"
 MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
-Paper = Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
-"""The gradient that the optimiser gets: of g, the weights now, the worker's backup, its staleness,
-and the worker.
-"""
 
 
-def dc_asgd_a(strength: float, decay: float) -> Paper:
+def dc_asgd_a(strength, decay):
     """MS <- m MS + (1 - m) g g, a worker's own; g + strength / sqrt(MS + 1e-7) g g (w - backup)."""
-    squares: dict[int, Tensor] = {}
+    squares = {}
 
-    def corrected(g: Tensor, w: Tensor, backup: Tensor, tau: int, worker: int) -> Tensor:
+    def corrected(g, w, backup, tau, worker):
         squares[worker] = decay * squares.get(worker, torch.zeros_like(g)) + (1 - decay) * g * g
         return g + strength / torch.sqrt(squares[worker] + 1e-7) * g * g * (w - backup)
 
     return corrected
 
 
-def gap_aware(decay: float) -> Paper:
+def gap_aware(decay):
     """g / (1 + |w - backup| / C), with C the root of the running mean, corrected for its start, of
     squared steps.
     """
-    models: list[Tensor] = []
+    models = []
 
-    def damped(g: Tensor, w: Tensor, backup: Tensor, tau: int, worker: int) -> Tensor:
+    def damped(g, w, backup, tau, worker):
         models.append(w.clone())
         steps = [(new - old).square() for old, new in pairwise(models)]
         shares = [decay ** (len(steps) - 1 - age) for age in range(len(steps))]
@@ -73,7 +65,7 @@ def gap_aware(decay: float) -> Paper:
     return damped
 
 
-PAPERS: dict[str, tuple[str, Any, Callable[[], Paper]]] = {
+PAPERS = {
     "no compensation": (
         ZHENG,
         Uncompensated(),
@@ -97,9 +89,12 @@ PAPERS: dict[str, tuple[str, Any, Callable[[], Paper]]] = {
     ),
     "gap-aware": (BARKAI, GapAware(decay=0.9), lambda: gap_aware(0.9)),
 }
+"""By name: the source, ours, and what makes a function for the gradient that the optimiser gets: of
+g, the weights now, the worker's backup, its staleness, and the worker.
+"""
 
 
-def replayed(rule: Rule, optimizer: TorchOptimizer, paper: Paper) -> tuple[Tensor, Tensor]:
+def replayed(rule, optimizer, paper):
     """An asynchronous run's weights, and those of the paper's server fed in the order in which its
     workers pushed.
     """
@@ -123,7 +118,7 @@ def replayed(rule: Rule, optimizer: TorchOptimizer, paper: Paper) -> tuple[Tenso
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_compensations_match_pseudo_code(name: str) -> None:
+def test_compensations_match_pseudo_code(name):
     """One optimiser at the server takes the gradients of all workers, stale or not; it holds a
     backup of the weights per worker, which each compensation uses by its pseudo-code.
     """

@@ -1,6 +1,5 @@
 """Times that others measured on clusters, in 12 % of which each figure has to be."""
 
-from collections.abc import Sequence
 from functools import cache
 
 import pytest
@@ -24,7 +23,7 @@ P3_NETWORKS = "VGG-19", "ResNet-50"
 compared = cache(compare_published)
 
 
-def figures(name: str, sent: str = "whole") -> Sequence[tuple[str, float, float]]:
+def figures(name, sent="whole"):
     """What a figure is of, the figure as reported, and as simulated."""
     table, unit = compared(name), PUBLISHED[name].unit
     labels = table.columns[: table.columns.get_loc(REPORTED)]
@@ -39,13 +38,13 @@ def figures(name: str, sent: str = "whole") -> Sequence[tuple[str, float, float]
     ]
 
 
-def near(name: str, sent: str = "whole") -> None:
+def near(name, sent="whole"):
     """Each figure is within 12 % of the one reported."""
     for text, figure, simulated in figures(name, sent):
         check(Statement(text, PUBLISHED[name].source, figure, simulated, ONE_FIGURE * figure))
 
 
-def near_on_average(name: str, sent: str = "whole") -> None:
+def near_on_average(name, sent="whole"):
     """The mean error of all figures is at most 5 %."""
     errors = [abs(simulated / figure - 1) for _, figure, simulated in figures(name, sent)]
     mean = sum(errors) / len(errors)
@@ -58,7 +57,7 @@ def near_on_average(name: str, sent: str = "whole") -> None:
     )
 
 
-def test_ring_agrees_with_nccl() -> None:
+def test_ring_agrees_with_nccl():
     """A ring all-reduce without fitted parameters agrees with NCCL, but is too slow on 16 nodes.
 
     NCCL sends in slices and so hides latency.
@@ -67,7 +66,7 @@ def test_ring_agrees_with_nccl() -> None:
     near_on_average("nccl_all_reduce")
 
 
-def test_sliced_ring_agrees_with_nccl() -> None:
+def test_sliced_ring_agrees_with_nccl():
     """NCCL cuts its chunks in two slices; more slices hide the latency too. No figure is above."""
     source, found = PUBLISHED["nccl_all_reduce"].source, figures("nccl_all_reduce", "in slices")
     for text, figure, simulated in found:
@@ -77,13 +76,13 @@ def test_sliced_ring_agrees_with_nccl() -> None:
     near_on_average("nccl_all_reduce", "in slices")
 
 
-def test_servers_agree_with_tensorflow() -> None:
+def test_servers_agree_with_tensorflow():
     """Each machine has a server, its eight GPUs are one worker, and gradients are sent whole."""
     near("tensorflow_p2")
     near_on_average("tensorflow_p2")
 
 
-def test_overlapped_buckets_bound_tensorflow() -> None:
+def test_overlapped_buckets_bound_tensorflow():
     """Buckets of 1 MiB give an upper bound. Two networks had fewer servers than machines at 64
     GPUs.
     """
@@ -92,7 +91,7 @@ def test_overlapped_buckets_bound_tensorflow() -> None:
         check(Statement(f"{text}, in buckets", source, figure, simulated, 0.01 * figure, ">="))
 
 
-def test_ring_in_buckets_agrees_with_ddp() -> None:
+def test_ring_in_buckets_agrees_with_ddp():
     """Buckets have 25 MiB. The simulation is too fast, since sending does not disturb computing
     here.
     """
@@ -103,7 +102,7 @@ def test_ring_in_buckets_agrees_with_ddp() -> None:
     ("name", "sent"),
     [("nccl_all_reduce", "in slices"), ("tensorflow_p2", "whole"), ("ddp_v100", "in buckets")],
 )
-def test_stated_errors_are_the_largest(name: str, sent: str) -> None:
+def test_stated_errors_are_the_largest(name, sent):
     """`laggard league` says how well the nearest measured cluster is predicted."""
     stated = PUBLISHED[name].cluster
     assert stated is not None
@@ -116,20 +115,20 @@ def test_stated_errors_are_the_largest(name: str, sent: str) -> None:
     assert (workers, bandwidths) == (set(stated.workers), set(stated.bandwidths))
 
 
-def test_horovod_lies_between_bucket_sizes() -> None:
+def test_horovod_lies_between_bucket_sizes():
     """A ring over machines with whole gradients and with buckets of 64 MiB bounds the measurement."""
     for sent, relation in (("whole", "<="), ("in buckets", ">=")):
         for text, figure, simulated in figures("horovod_p100", sent):
             source = PUBLISHED["horovod_p100"].source
-            check(Statement(f"{text}, {sent}", source, figure, simulated, 0.0, relation))  # type: ignore[arg-type]
+            check(Statement(f"{text}, {sent}", source, figure, simulated, 0.0, relation))
 
 
-def errors_of(name: str) -> list[float]:
+def errors_of(name):
     """How far each simulated figure is from the one reported, relative to it."""
     return [abs(simulated / figure - 1) for _, figure, simulated in figures(name)]
 
 
-def test_diloco_on_shaped_links() -> None:
+def test_diloco_on_shaped_links():
     """Without fitted numbers a ring at the measured rate is too fast, most of all at 50 Mb/s.
 
     TCP under a token bucket loses a part of the rate. The bounds of the fitted ones were set when
@@ -146,7 +145,7 @@ def test_diloco_on_shaped_links() -> None:
 
 
 @pytest.mark.slow
-def test_greatest_gain_of_p3_follows_bound() -> None:
+def test_greatest_gain_of_p3_follows_bound():
     """The greatest gain over bandwidths: with servers on the workers' machines at most (f + t_c) /
     t_c = 4/3.
 

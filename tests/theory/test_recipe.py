@@ -1,13 +1,11 @@
 """Weight decay, clipping and whole training loops."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, vector_to_parameters
 
@@ -21,7 +19,7 @@ from laggard.models import (
     digits,
     synthetic,
 )
-from laggard.simulator import Rule, Stop, Task, simulate
+from laggard.simulator import Rule, Stop, simulate
 from laggard.simulator.learning.rules import (
     CLIPS,
     SGD,
@@ -55,7 +53,7 @@ SHAPES = torch.optim.lr_scheduler
 COUPLED = {name: given for name, given in TORCH.items() if not isinstance(given[0], AdamW)}
 """Every optimiser that adds weight decay to the gradient, and torch's."""
 RUNS = (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps"))
-CLIPPED: dict[str, tuple[Any, Callable[[Tensor], object]]] = {
+CLIPPED = {
     "clip_grad_norm_": (ClipNorm(0.5), lambda weights: clip_grad_norm_([weights], 0.5)),
     "clip_grad_value_": (ClipValue(0.2), lambda weights: clip_grad_value_([weights], 0.2)),
 }
@@ -63,10 +61,10 @@ CLIPPED: dict[str, tuple[Any, Callable[[Tensor], object]]] = {
 
 
 @pytest.mark.parametrize("name", COUPLED)
-def test_weight_decay_matches_torch(name: str) -> None:
+def test_weight_decay_matches_torch(name):
     """Weight decay is coupled with the gradient as in torch, on a quadratic and in a network."""
     optimizer, torchs = COUPLED[name]
-    tasks: list[Task] = [quadratic(), perceptron()]
+    tasks = [quadratic(), perceptron()]
     rule = Rule(optimizer, LR, weight_decay=DECAY)
     mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
     torchs_own = [torch_loop(task, torchs, decay=DECAY) for task in tasks]
@@ -76,12 +74,12 @@ def test_weight_decay_matches_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIPPED)
-def test_clipping_matches_torch(name: str) -> None:
+def test_clipping_matches_torch(name):
     """A gradient is clipped before weight decay is added, as in torch; most gradients here exceed
     the bound.
     """
     clip, torchs_clip = CLIPPED[name]
-    tasks: list[Task] = [quadratic(), perceptron()]
+    tasks = [quadratic(), perceptron()]
     for optimizer, torchs in (TORCH["momentum"], TORCH["adam"]):
         rule = Rule(optimizer, LR, clip=clip, weight_decay=DECAY)
         mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
@@ -97,7 +95,7 @@ def test_clipping_matches_torch(name: str) -> None:
         differ(f"{kind} by {name} is not {kind} alone", mine[0], free[0], source=TORCHS)
 
 
-def test_clipped_steps_have_fixed_length() -> None:
+def test_clipped_steps_have_fixed_length():
     """Far from the optimum a clipped step has length lr c, and the distance falls by that."""
     task = Quadratic(curvature=[5.0] * 4, initial=50.0, dtype=torch.float64)
     rule = Rule(lr=0.1, clip=ClipNorm(3.0))
@@ -113,7 +111,7 @@ def test_clipped_steps_have_fixed_length() -> None:
         )
 
 
-def test_decay_uses_fresh_weights() -> None:
+def test_decay_uses_fresh_weights():
     """Weight decay uses the weights that are updated, so that it is not stale when gradients are."""
     task, updates = Quadratic(curvature=1e-300, optimum=0.0, initial=3.0, dtype=torch.float64), 50
     rule = Rule(lr=0.1, weight_decay=DECAY)
@@ -123,7 +121,7 @@ def test_decay_uses_fresh_weights() -> None:
         equal(f"w without a slope, {name}: w0 (1 - lr decay)^t", shrunk, after, source=KROGH)
 
 
-def test_decay_moves_minimum() -> None:
+def test_decay_moves_minimum():
     """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), for any staleness."""
     task = Quadratic(curvature=0.5, optimum=2.0, initial=0.0, dtype=torch.float64)
     expected = 0.5 * 2.0 / (0.5 + DECAY)
@@ -139,16 +137,14 @@ cosine.
 """
 
 
-def recipe(
-    optimizer: Any, clip: Any, lr: Any, decay: Any, bound: Any, factor: Any, after: Any
-) -> Rule:
+def recipe(optimizer, clip, lr, decay, bound, factor, after):
     schedule = Chained(
         [WarmUp(length=0.1), Step(at=[0.2, 0.4], factor=factor), Cosine(length=0.6, after=after)]
     )
     return Rule(optimizer, lr, schedule, clip=clip(bound), weight_decay=decay)
 
 
-def test_members_with_recipes_equal_single_runs() -> None:
+def test_members_with_recipes_equal_single_runs():
     """Members of an ensemble may differ in weight decay, bounds and schedules; each equals a
     single run.
     """
@@ -170,7 +166,7 @@ def test_members_with_recipes_equal_single_runs() -> None:
             same(text, together, torch.cat(alone), source="identity")
 
 
-def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> Tensor:
+def module_loop(task, module, rule, steps):
     """A training loop of a module as PyTorch's users write it, on the mini-batches of a run with
     seed 0.
     """
@@ -207,14 +203,12 @@ def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> 
     ],
     ids=["LeNet-5 in single precision", "a perceptron", "LeNet-5"],
 )
-def test_recipe_matches_training_loop_of_torch(
-    network: Any, dtype: torch.dtype, steps: int, rtol: float
-) -> None:
+def test_recipe_matches_training_loop_of_torch(network, dtype, steps, rtol):
     """The recipe has momentum, weight decay, a warm-up, step decay, clipping and label smoothing."""
     task = Supervised(
         network.build, digits(), 30, loss=CrossEntropyLoss(smoothing=0.1), dtype=dtype, threads=1
     )
-    units: dict[str, Any] = {"unit": "updates"} if steps < 50 else {"unit": "epochs"}
+    units = {"unit": "updates"} if steps < 50 else {"unit": "epochs"}
     updates = steps if steps < 50 else steps / 50  # 1,500 samples in mini-batches of 30
     schedule = Chained([
         WarmUp(length=updates // 4 if steps < 50 else updates / 4, start=0.1, **units),
@@ -228,16 +222,16 @@ def test_recipe_matches_training_loop_of_torch(
     same(text, mine, its, source=TORCHS, rtol=rtol)
 
 
-def test_dropout_of_inputs_acts_as_ridge() -> None:
+def test_dropout_of_inputs_acts_as_ridge():
     """Input dropout in least squares, W x, is on average a ridge with the second moments of the
     inputs as strengths.
     """
     p, data = 0.3, synthetic(samples=6, features=4, classes=3)
 
-    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(shape, classes):
         return nn.Sequential(nn.Dropout(p), nn.Linear(4, 3, bias=False))
 
-    settings: dict[str, Any] = {"dtype": torch.float64, "backend": "vmap", "device": "cpu"}
+    settings = {"dtype": torch.float64, "backend": "vmap", "device": "cpu"}
     task = Supervised(build, data, 6, loss=SquaredLoss(), **settings)
     weights, batches = first_weights(task), list(islice(batches_of(task), 4000))
     gradients, _ = task.gradients(weights.expand(4000, 1, -1), batches)
@@ -250,6 +244,6 @@ def test_dropout_of_inputs_acts_as_ridge() -> None:
     mean_is(text, without + ridge, found, source="Srivastava et al. (2014)", wrong=without)
 
 
-def test_every_clip_has_statements() -> None:
+def test_every_clip_has_statements():
     """Each kind of clipping has a statement."""
     assert {type(clip) for clip, _ in CLIPPED.values()} == {*CLIPS.values()} - {CLIPS["none"]}

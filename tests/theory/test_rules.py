@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Algorithm, Cluster, Node, Role, Rule, Task
+from laggard.simulator import Algorithm, Cluster, Rule
 from laggard.simulator.learning.rules import (
     COMPENSATIONS,
     OPTIMIZERS,
@@ -35,7 +34,6 @@ from tests.theory.trials import (
     TORCH,
     UNEVEN,
     UPDATES,
-    TorchScheduler,
     batches_of,
     every,
     first_weights,
@@ -52,7 +50,7 @@ TORCHS, ZHENG, ZHANG = "torch.optim", "Zheng et al. (2017)", "Zhang et al. (2016
 MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
 EVEN = Cluster(workers=4)
 SHAPES = torch.optim.lr_scheduler
-SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
+SCHEDULED = {
     "step in updates": (
         "StepLR",
         Step(every=10, factor=0.3, unit="updates"),
@@ -98,7 +96,7 @@ SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
         ),
     ),
 }
-LATE: dict[str, tuple[str, Any]] = {
+LATE = {
     "DC-ASGD-c": (ZHENG, DCASGDc(strength=1.0)),
     "DC-ASGD-a": (ZHENG, DCASGDa()),
     "lr / staleness": (ZHANG, Staleness()),
@@ -110,10 +108,10 @@ LATE: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", TORCH)
-def test_optimizers_match_torch(name: str) -> None:
+def test_optimizers_match_torch(name):
     """Every optimiser equals torch's on a quadratic and in a network."""
     optimizer, torchs = TORCH[name]
-    tasks: list[Task] = [quadratic(), perceptron()]
+    tasks = [quadratic(), perceptron()]
     mine = [weights_after(ONE, method("delayed", Rule(optimizer, lr=LR)), task) for task in tasks]
     kind = type(torchs([torch.nn.Parameter(torch.zeros(1))])).__name__
     close(
@@ -125,7 +123,7 @@ def test_optimizers_match_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
-def test_schedules_match_torch(name: str) -> None:
+def test_schedules_match_torch(name):
     """Every schedule equals torch's, counted in updates; an epoch of the quadratic is 50 of them."""
     optimizer, torchs = TORCH["momentum"]
     kind, schedule, scheduler = SCHEDULED[name]
@@ -138,7 +136,7 @@ def test_schedules_match_torch(name: str) -> None:
     )
 
 
-def test_zero_strength_compensates_nothing() -> None:
+def test_zero_strength_compensates_nothing():
     """Delay compensation of strength 0 equals none."""
     asgd = every(UNEVEN, "async_ps")
     for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
@@ -154,7 +152,7 @@ def test_zero_strength_compensates_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_fresh_gradients_are_not_compensated(name: str) -> None:
+def test_fresh_gradients_are_not_compensated(name):
     """Gradients of one worker are fresh and not compensated; those of four workers are."""
     source, compensation = LATE[name]
     late = [replace(rule, compensation=compensation) for rule in RULES]
@@ -165,7 +163,7 @@ def test_fresh_gradients_are_not_compensated(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_compensations_take_no_time(name: str) -> None:
+def test_compensations_take_no_time(name):
     """Updates come when they come without: what a server takes is `apply_seconds`, for any rule."""
     source, compensation = LATE[name]
     cluster = replace(UNEVEN, apply_seconds=0.05)
@@ -190,7 +188,7 @@ class Compensated(Algorithm):
     delay: int
     adaptive: bool
 
-    def worker(self, node: Node) -> Role:
+    def worker(self, node):
         read = [node.weights] * (self.delay + 1)
         while True:
             gradient = yield node.compute(read.pop(0))
@@ -207,7 +205,7 @@ class Compensated(Algorithm):
             read.append(node.weights)
 
 
-def test_exact_hessian_gives_fresh_gradient() -> None:
+def test_exact_hessian_gives_fresh_gradient():
     """On a quadratic the right strength gives the fresh gradient for any delay."""
     task = Quadratic(curvature=2.0, dtype=torch.float64)
     fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
@@ -225,7 +223,7 @@ def test_exact_hessian_gives_fresh_gradient() -> None:
         )
 
 
-def test_damping_scales_learning_rate() -> None:
+def test_damping_scales_learning_rate():
     """A constant factor on every gradient scales the learning rate of SGD; a factor on the step
     scales it for every optimiser.
     """
@@ -239,7 +237,7 @@ def test_damping_scales_learning_rate() -> None:
     close("1/N on the gradient = lr / N for SGD, P = 4", on_gradient, slower[:1], source="1/N rule")
 
 
-def test_rescaling_leaves_equal_workers() -> None:
+def test_rescaling_leaves_equal_workers():
     """With equal times every gradient counts in full, bit for bit, in every optimiser."""
     rescaled = [replace(rule, compensation=Rescaled()) for rule in RULES]
     text = "rescaled = no compensation, P = 4 of equal times"
@@ -247,7 +245,7 @@ def test_rescaling_leaves_equal_workers() -> None:
     same(text, after, every(EVEN, "async_ps", rules=RULES), source="arXiv 2605.13434")
 
 
-def test_lion_steps_by_signs() -> None:
+def test_lion_steps_by_signs():
     """Lion as a loop: torch has no such optimiser."""
     task = quadratic()
     weights, batches = first_weights(task), batches_of(task)
@@ -261,7 +259,7 @@ def test_lion_steps_by_signs() -> None:
     close("lion = its loop", after, weights, source="Chen et al. (2023)")
 
 
-def test_every_rule_has_statements() -> None:
+def test_every_rule_has_statements():
     """Each optimiser, schedule and compensation is made by a statement, here or in another
     module.
     """

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, InvalidSettingError, Outcome, Rule, Stop, simulate
+from laggard.simulator import Cluster, InvalidSettingError, Rule, Stop, simulate
 from laggard.simulator.timing.distributions import Pareto
 from tests.theory.statements import batch_means, equal, mean_is, same
 from tests.theory.trials import UNEVEN, every, method
@@ -15,7 +15,7 @@ LAW, PATIENCE = Pareto(scale=0.5, alpha=1.5), 2.0
 SUCCESS = 1 - (0.5 / PATIENCE) ** 1.5
 
 
-def patient(workers: int, updates: int, trials: int = 4, lr: float = 0.1) -> Outcome:
+def patient(workers, updates, trials=4, lr=0.1):
     """A run with heavy-tailed times, which are given up after `PATIENCE` seconds."""
     algorithm = method(
         "mindflayer", Rule(lr=lr), trials=trials, patience=PATIENCE, success_rate=SUCCESS
@@ -24,12 +24,12 @@ def patient(workers: int, updates: int, trials: int = 4, lr: float = 0.1) -> Out
     return simulate(Cluster(workers, LAW), algorithm, task, stop=Stop(updates=updates))
 
 
-def test_without_limit_it_is_a_synchronous_server() -> None:
+def test_without_limit_it_is_a_synchronous_server():
     one, other = every(UNEVEN, "mindflayer"), every(UNEVEN, "sync_ps")
     same("mindflayer, B = 1, no limit, = sync_ps, every optimiser", one, other, source=MARANJYAN)
 
 
-def test_seconds_of_a_gradient() -> None:
+def test_seconds_of_a_gradient():
     """A mini-batch takes E min(X, t), and F(t) of them are ready."""
     outcome = patient(1, 3000)
     applied = outcome.updates["status"] == "applied"
@@ -48,7 +48,7 @@ def test_seconds_of_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_sum_is_divided_by_expected_number_of_gradients(workers: int) -> None:
+def test_sum_is_divided_by_expected_number_of_gradients(workers):
     """Not by the number of those that came."""
     start, outcome = 1.0, patient(workers, updates=1, trials=8)
     came = outcome.gradients["applied"]
@@ -58,7 +58,7 @@ def test_sum_is_divided_by_expected_number_of_gradients(workers: int) -> None:
     equal(text, expected, outcome.weights.item(), source=MARANJYAN, rtol=1e-12)
 
 
-def test_success_rate_is_checked_against_the_law() -> None:
+def test_success_rate_is_checked_against_the_law():
     algorithm = method("mindflayer", Rule(), patience=PATIENCE, success_rate=0.5)
     with pytest.raises(InvalidSettingError, match=r"success_rate.*0\.87"):
         simulate(Cluster(2, LAW), algorithm, stop=Stop(updates=1))

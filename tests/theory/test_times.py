@@ -1,14 +1,11 @@
 """Parameter server: seconds per update."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from laggard.simulator import Cluster, Network
 from laggard.simulator.timing.distributions import (
     Constant,
-    Distribution,
     Exponential,
     Gamma,
     ShiftedExponential,
@@ -19,9 +16,9 @@ from laggard.simulator.timing.distributions import (
 from tests.theory.statements import at_most, batch_means, equal, mean_is
 from tests.theory.trials import LAWS, harmonic, method, timed, update_times
 
-ORDER, DUTTA, CHEN = "order statistics", "Dutta et al. (2018)", "Chen et al. (2016)"
+ORDER, DUTTA = "order statistics", "Dutta et al. (2018)"
 SIX, Q = 6, 0.05
-SLOWEST: dict[str, tuple[Distribution, float, float]] = {
+SLOWEST = {
     "exponential: H_P / mu": (Exponential(0.5), harmonic(SIX) / 2, 0.5),
     "shifted by Delta: Delta + H_P / mu": (
         ShiftedExponential(2.0, 0.5),
@@ -38,7 +35,7 @@ SLOWEST: dict[str, tuple[Distribution, float, float]] = {
 
 
 @pytest.mark.parametrize("name", SLOWEST)
-def test_slowest_duration_follows_each_law(name: str) -> None:
+def test_slowest_duration_follows_each_law(name):
     """A synchronous update takes the maximum of P durations."""
     law, expected, wrong = SLOWEST[name]
     seconds = update_times(Cluster(workers=SIX, compute=law), method("sync_ps"), 3000)
@@ -47,7 +44,7 @@ def test_slowest_duration_follows_each_law(name: str) -> None:
 
 EIGHT, THREE = 8, 3
 K_OF_P = harmonic(EIGHT) - harmonic(EIGHT - THREE)
-FIRST: dict[str, tuple[int, Distribution, str, float, float]] = {
+FIRST = {
     "exponential: (H_P - H_(P-K)) / mu": (THREE, Exponential(1.0), DUTTA, K_OF_P, harmonic(EIGHT)),
     "exponential: (H_P - H_1) / mu": (
         EIGHT - 1,
@@ -74,7 +71,7 @@ FIRST: dict[str, tuple[int, Distribution, str, float, float]] = {
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_update_takes_kth_duration_with_cancelling(name: str) -> None:
+def test_update_takes_kth_duration_with_cancelling(name):
     """All workers restart after every update, which takes the K-th smallest of P durations."""
     K, law, source, expected, wrong = FIRST[name]
     cluster = Cluster(workers=EIGHT, compute=law)
@@ -89,7 +86,7 @@ def test_update_takes_kth_duration_with_cancelling(name: str) -> None:
 
 
 @pytest.mark.parametrize(("P", "K", "expected"), [(2, 1, 0.750), (8, 3, 0.832)])
-def test_late_gradients_lengthen_updates(P: int, K: int, expected: float) -> None:
+def test_late_gradients_lengthen_updates(P, K, expected):
     """Workers that finish late gradients first lengthen updates. There is no closed form: an
     independent Monte Carlo gives three digits.
     """
@@ -107,7 +104,7 @@ def test_late_gradients_lengthen_updates(P: int, K: int, expected: float) -> Non
     )
 
 
-def test_groups_take_k_mini_batches() -> None:
+def test_groups_take_k_mini_batches():
     """An update takes K mini-batches from any workers, or from K distinct ones."""
     P, K = EIGHT, THREE
     cluster = Cluster(workers=P, compute=Exponential(1.0))
@@ -122,7 +119,7 @@ def test_groups_take_k_mini_batches() -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_mean_update_time_is_independent_of_law(law: str) -> None:
+def test_mean_update_time_is_independent_of_law(law):
     """If no worker waits, K mini-batches take K / P of a mean duration for every distribution."""
     P, K = EIGHT, THREE
     seconds = update_times(
@@ -132,7 +129,7 @@ def test_mean_update_time_is_independent_of_law(law: str) -> None:
     mean_is(text, K / P, batch_means(seconds), source="Little's law", wrong=K / (P - 1))
 
 
-def test_k_async_is_no_slower_than_order_statistic() -> None:
+def test_k_async_is_no_slower_than_order_statistic():
     """For these distributions running work ends no later than new work: K-async is no slower than
     the order statistic.
     """
@@ -144,7 +141,7 @@ def test_k_async_is_no_slower_than_order_statistic() -> None:
     at_most(text, 0.5 + K / (P + 1), seconds.mean(), source=DUTTA)
 
 
-def test_replayed_times_set_update_times(tmp_path: Path) -> None:
+def test_replayed_times_set_update_times(tmp_path):
     """Recorded times t_i(k) are replayed, once with a straggler and once with the median in its
     place.
     """
@@ -172,7 +169,7 @@ def test_replayed_times_set_update_times(tmp_path: Path) -> None:
     )
 
 
-def replayed_seconds(seconds: np.ndarray, file: Path) -> float:
+def replayed_seconds(seconds, file):
     """The time of all-reduce steps that replay compute times `(workers, steps)`."""
     workers, steps = seconds.shape
     rows = [f"{rank},{time}\n" for rank in range(workers) for time in seconds[rank].tolist()]
@@ -186,7 +183,7 @@ CARDS = {"bandwidth": 12.0, "latency": ALPHA, "message_bytes": 3.0}
 
 
 @pytest.mark.parametrize(("sharing", "count"), [("fair", "2 P"), ("fifo", "(P + 1)")])
-def test_synchronous_round_follows_closed_form(sharing: str, count: str) -> None:
+def test_synchronous_round_follows_closed_form(sharing, count):
     """With fifo the scatter over the server's card staggers the workers, so that their gradients
     queue less.
     """
@@ -203,9 +200,7 @@ def test_synchronous_round_follows_closed_form(sharing: str, count: str) -> None
     ("compute", "apply_seconds"), [(20.0, 0.0), (1.0, 0.0), (1.0, 0.7), (1.0, 0.1)]
 )
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
-def test_asynchronous_throughput_reaches_bound(
-    sharing: str, compute: float, apply_seconds: float
-) -> None:
+def test_asynchronous_throughput_reaches_bound(sharing, compute, apply_seconds):
     """The bound is the server's card or its work; constant times with fifo reach it."""
     P = EIGHT
     bound = min(

@@ -12,8 +12,6 @@ from laggard.simulator import (
     AllReduce,
     Cluster,
     Network,
-    Node,
-    Role,
     Rule,
     Stop,
     simulate,
@@ -43,25 +41,23 @@ class Pairs(Algorithm):
     to: Sequence[int] = ()
     sizes: Sequence[float] = ()
 
-    def worker(self, node: Node) -> Role:
+    def worker(self, node):
         if node.rank < len(self.to):
             yield node.send(self.to[node.rank], None, size=self.sizes[node.rank])
             gradient = yield node.compute(node.weights)
             gradient.drop()
 
 
-def arrivals(
-    to: Sequence[int], sizes: Sequence[float], workers: int, groups: Groups, **network: object
-) -> np.ndarray:
+def arrivals(to, sizes, workers, groups, **network):
     """When each message has arrived (s), in models of one byte."""
-    cluster = Cluster(workers, network=Network(message_bytes=1.0, groups=groups, **network))  # type: ignore[arg-type]
+    cluster = Cluster(workers, network=Network(message_bytes=1.0, groups=groups, **network))
     rows = simulate(cluster, Pairs(to=to, sizes=sizes), stop=Stop(time=1e3)).updates
     return rows["started"][np.argsort(rows["worker"])]
 
 
 @either_sharing
 @pytest.mark.parametrize("k", [1, 4, 8])
-def test_two_data_centres_share_one_trunk(k: int, sharing: str) -> None:
+def test_two_data_centres_share_one_trunk(k, sharing):
     """One trunk joins two groups of eight: k messages each way take k N / C and both latencies."""
     groups = Groups(2, trunks=[Trunk([0], 1, C, latency=FAR)])
     to, sizes = (
@@ -82,7 +78,7 @@ def test_two_data_centres_share_one_trunk(k: int, sharing: str) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])
-def test_parking_lot_gives_equal_rates(n: int) -> None:
+def test_parking_lot_gives_equal_rates(n):
     """A message over n trunks in a row and one message over each trunk all get C / 2, for every n."""
     groups = Groups(n + 1, trunks=[Trunk([group], group + 1, C) for group in range(n)])
     to = [2 * n, *(2 * (rank // 2) + 2 for rank in range(1, 2 * n))]
@@ -92,7 +88,7 @@ def test_parking_lot_gives_equal_rates(n: int) -> None:
     equal(text, 2 * N / C, found, source=GALLAGER, wrong=(n + 1) * N / C)
 
 
-def test_unequal_trunks_leave_rest_to_others() -> None:
+def test_unequal_trunks_leave_rest_to_others():
     """On trunks of 1 and 3 B/s the long message gets 1/2, so that the message on the second trunk
     gets 5/2, not 3/2.
     """
@@ -103,7 +99,7 @@ def test_unequal_trunks_leave_rest_to_others() -> None:
     equal(f"{text}: the others' 2 N", 4.0, [long, first], source=GALLAGER)
 
 
-def test_crossing_messages_leave_rest_of_trunk() -> None:
+def test_crossing_messages_leave_rest_of_trunk():
     """On trunks of 4 and 1 B/s two messages over the second get 1/2 each; one of them leaves 7/2
     of the first.
     """
@@ -114,7 +110,7 @@ def test_crossing_messages_leave_rest_of_trunk() -> None:
 
 
 @pytest.mark.parametrize("r", [1.0, 2.0, 8.0])
-def test_uplink_of_rack_limits_senders(r: float) -> None:
+def test_uplink_of_rack_limits_senders(r):
     """All g nodes of a rack send at the same time over its uplink, which takes r N beta."""
     groups = Groups(2, trunks=[Trunk([0, 1], "core", oversubscription=r)])
     found = arrivals([4, 5, 6, 7], [N] * 4, 8, groups, bandwidth=C)
@@ -129,14 +125,14 @@ def test_uplink_of_rack_limits_senders(r: float) -> None:
 
 @pytest.mark.parametrize(("m", "g"), [(1, 8), (2, 4), (2, 8), (4, 2), (4, 1)])
 @pytest.mark.parametrize("collective", ["ring", "hierarchical"])
-def test_ring_and_hierarchical_sums_pay_for_trunks(collective: str, m: int, g: int) -> None:
+def test_ring_and_hierarchical_sums_pay_for_trunks(collective, m, g):
     """A ring pays for trunks in every step that has to arrive, m racks of g 2 (m - 1) times.
 
     Hierarchical: 2 (g - 1)(alpha + N beta / g) + 2 (m - 1)(alpha + 2 alpha' + N beta' / m).
     """
     P, groups = m * g, Groups(m, trunks=[Trunk(range(m), "core", C / 4, latency=FAR)])
     network = Network(bandwidth=C, latency=ALPHA, message_bytes=N, groups=groups, rendezvous=True)
-    cluster, algorithm = Cluster(P, Constant(1.0), network=network), AllReduce(Rule(), collective)  # type: ignore[arg-type]
+    cluster, algorithm = Cluster(P, Constant(1.0), network=network), AllReduce(Rule(), collective)
     expected, took = (
         trunk_seconds(algorithm, cluster, N),
         update_times(cluster, algorithm, 5).max() - 1.0,
@@ -161,7 +157,7 @@ def test_ring_and_hierarchical_sums_pay_for_trunks(collective: str, m: int, g: i
 
 
 @pytest.mark.parametrize("oversubscription", [1.0, 8.0])
-def test_ring_over_trunks_goes_on_once_bytes_left(oversubscription: float) -> None:
+def test_ring_over_trunks_goes_on_once_bytes_left(oversubscription):
     """In the long run each step takes the slowest bytes, or the mean message of the way round."""
     m, g = 2, 4
     P, groups = 8, Groups(m, trunks=[Trunk([0], 1, C / oversubscription, latency=FAR)])
