@@ -1,4 +1,4 @@
-"""Models step by step, messages under way, and random graphs for the tests of gossip."""
+"""Models step by step, messages, and random graphs for the tests of gossip."""
 
 import itertools
 from dataclasses import dataclass
@@ -8,43 +8,36 @@ import torch
 from hypothesis import strategies as st
 
 from laggard.models import Quadratic
-from laggard.simulator import Evaluate
-from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator import simulate
 from laggard.simulator.network.topology import Peers
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Uniform
-from laggard.simulator.timing.streams import Seeds
 
 
 class Observed:
     """A simulation that has run, with the messages and gradients in it.
 
     Attributes:
+        nodes: by rank.
         models: for each rank, its model after each of its updates.
         sent: all messages, in order.
         applied: all gradients that were applied, in order.
     """
 
-    def __init__(self, cluster, algorithm, task, stop, seed=0, evaluate=None):
-        self.simulation = Simulation(
-            cluster, algorithm, task, stop, evaluate or Evaluate(), Seeds(seed, [seed])
-        )
-        self.nodes = self.simulation.nodes
-        self.models = {rank: [] for rank in self.nodes}
-        self.sent, self.applied, self._receives = [], [], []
-        for node in self.nodes.values():
+    def __init__(self, cluster, algorithm, task, stop):
+        self.nodes, self.models, self.sent, self.applied = {}, {}, [], []
+        self.outcome = simulate(cluster, algorithm, task, stop=stop, observe=self._begin)
+
+    def _begin(self, simulation):
+        for node in simulation.nodes.values():
+            self.nodes[node.rank], self.models[node.rank] = node, []
             self._listen(node)
-        self.outcome = self.simulation.run()
 
     def _listen(self, node):
-        send, receive, apply = node.send, node.receive, node.apply
+        send, apply = node.send, node.apply
 
         def sends(*args, **more):
             self.sent.append(send(*args, **more))
             return self.sent[-1]
-
-        def receives(*args, **more):
-            self._receives.append(receive(*args, **more))
-            return self._receives[-1]
 
         def applies(weights, gradients, state=None):
             version = node.version
@@ -53,16 +46,7 @@ class Observed:
                 self.models[node.rank].append(node.weights)
                 self.applied.extend(gradients)
 
-        node.send, node.receive, node.apply = sends, receives, applies
-
-    def untaken(self):
-        """The messages that no role has taken: under way, or in a mailbox."""
-        taken = {id(receive.message) for receive in self._receives if receive.fired}
-        return [message for message in self.sent if id(message) not in taken]
-
-    def total(self, name="weights"):
-        """The sum of an attribute over the nodes."""
-        return sum(getattr(node, name) for node in self.nodes.values())
+        node.send, node.apply = sends, applies
 
 
 @dataclass(frozen=True)

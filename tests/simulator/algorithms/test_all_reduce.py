@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,7 +19,7 @@ from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
 from laggard.simulator.learning.rules import COMPENSATIONS, SGD, Adam
-from laggard.simulator.network.config import Hosts, SlowLink
+from laggard.simulator.network.config import SlowLink
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
@@ -55,26 +54,6 @@ def test_compensation_is_that_of_synchronous_server(name, quadratic):
     reduced = weights_of(cluster, AllReduce(rule), quadratic)
     server = weights_of(cluster, SyncPS(rule), quadratic)
     torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("g", [1, 4, 8])
-@pytest.mark.parametrize("slower", [0.5, 2.0])
-@pytest.mark.parametrize("beta", [0.02, 0.0])
-def test_ring_over_hosts_has_pace_of_slowest_link(g, slower, beta):
-    """Each of the 2 (P - 1) steps takes N / P bytes inside a host of g, where g > 1, and between
-    hosts, where g < P, and both arrive before the next one.
-    """
-    alpha, n, P, inner = 0.1, 10.0, 8, slower * 0.02
-    hosts = Hosts(g, bandwidth=1 / inner, latency=slower * alpha)
-    bandwidth = 1 / beta if beta else np.inf
-    network = Network(
-        bandwidth=bandwidth, latency=alpha, message_bytes=n, hosts=hosts, rendezvous=True
-    )
-    inside, across = slower * alpha + n / P * inner, alpha + n / P * beta
-    step = {1: across, 4: max(inside, across), 8: inside}[g]
-    cluster = Cluster(P, Constant(1.0), network=network)
-    outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=1))
-    assert outcome.progress.time == pytest.approx(1.0 + 2 * (P - 1) * step, rel=1e-9)
 
 
 @every

@@ -22,11 +22,8 @@ from laggard.simulator import (
 )
 from laggard.simulator.algorithms.bucketing import FIRST_BUCKET, fill_buckets
 from laggard.simulator.algorithms.collectives import COLLECTIVES
-from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.learning.rules import Adam
-from laggard.simulator.testing.fingerprint import fingerprint
 from laggard.simulator.timing.distributions import Constant, Gamma
-from laggard.simulator.timing.slowdowns import Factor
 
 SLOW = pytest.mark.slow
 DEPTH, P = 12, 4
@@ -118,19 +115,6 @@ WITHOUT = [AllReduce(Rule(Adam()), collective) for collective in COLLECTIVES] + 
     SyncPS(Rule(Adam()), **more)
     for more in ({}, {"shards": 2}, {"accumulate": 2}, {"shards": 3, "accumulate": 2})
 ]
-
-
-@pytest.mark.parametrize("sharing", ["fair", "fifo"])
-@pytest.mark.parametrize("algorithm", WITHOUT)
-def test_one_bucket_does_not_overlap(algorithm, sharing, monkeypatch):
-    monkeypatch.setattr(Rounds, "apply_to", staticmethod(lambda *_, **__: False))
-    network = Network(bandwidth=300.0, latency=0.01, sharing=sharing)
-    slow = [Factor(1, factor=2.0)]
-    cluster = Cluster(5, Gamma(1.0, 0.5), slow, network=network, apply_seconds=0.02)
-    task, more = Quadratic(dim=13, noise=1.0), {"stop": Stop(updates=12), "ensemble": 2}
-    whole = simulate(cluster, algorithm, task, **more)
-    one = simulate(cluster, replace(algorithm, bucket_bytes=1e6), task, **more)
-    assert fingerprint(one) == fingerprint(whole)
 
 
 @pytest.mark.parametrize(

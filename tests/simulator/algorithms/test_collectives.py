@@ -1,6 +1,5 @@
 """Collectives: the sum at all nodes, its messages, and the seconds that it takes."""
 
-import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -84,22 +83,6 @@ def test_nodes_beside_cube_cost_two_steps_more(name, steps, sharing, P):
     assert latency + transfer - 1e-9 <= took <= latency + 2 * transfer
 
 
-@pytest.mark.parametrize("slices", [2, 3])
-@pytest.mark.parametrize("params", [7, 64])
-@pytest.mark.parametrize("P", [1, 2, 5, 8])
-def test_ring_in_slices_gives_sum_of_ring(P, params, slices):
-    """The sums are equal to the bit."""
-    task = Quadratic(dim=params, noise=1.0, condition=30.0)
-    network = Network(bandwidth=100.0, latency=0.1, sharing="fifo")
-    sliced, whole = Rounds(in_slices(slices)), Rounds("ring")
-    for rounds in (sliced, whole):
-        cluster = Cluster(P, Exponential(1.0), network=network)
-        simulate(cluster, rounds, task, stop=Stop(updates=3), ensemble=2)
-    for version, rank in itertools.product(range(3), range(P)):
-        _, total = sliced.sums[version][rank]
-        assert torch.equal(total.value, whole.sums[version][rank][1].value)
-
-
 @every
 @pytest.mark.parametrize("P", [4, 6, 8])
 def test_message_has_bytes_of_its_parameters(name, P):
@@ -113,7 +96,9 @@ def test_message_has_bytes_of_its_parameters(name, P):
         assert abs(carried - size * params) <= max(1, size * P)
 
 
-@every
+@pytest.mark.parametrize(
+    "name", [*COLLECTIVES, *(pytest.param(in_slices(n), id=f"ring, {n} slices") for n in (2, 3))]
+)
 @pytest.mark.parametrize("params", [7, 64])
 @pytest.mark.parametrize("P", WORKERS)
 def test_all_nodes_have_same_sum(name, P, params):
@@ -190,19 +175,3 @@ def test_nodes_share_sums_that_they_pass_on(name):
         "recursive_doubling": P * int(math.log2(P)) * params,
     }
     assert counted["numbers"] == expected.get(name, once)
-
-
-@every
-@pytest.mark.parametrize("P", WORKERS)
-def test_models_sent_are_those_of_closed_form(name, P):
-    rounds = Rounds(name)
-    simulate(Cluster(workers=P), rounds, stop=Stop(time=1.5))
-    on_cube = 2 ** math.floor(math.log2(P))
-    beside = 2 * (P - on_cube)
-    models = {
-        "naive_ring": P * (P - 1),
-        "mesh": P * (P - 1),
-        "recursive_doubling": on_cube * math.log2(on_cube) + beside,
-        "halving_doubling": 2 * (on_cube - 1) + beside,
-    }
-    assert sum(size for *_, size in rounds.sent) == pytest.approx(models.get(name, 2 * (P - 1)))

@@ -7,7 +7,6 @@ from laggard.simulator import (
     AllReduce,
     Cluster,
     Network,
-    PriorityAllReduce,
     Rule,
     Stop,
     Timing,
@@ -16,7 +15,7 @@ from laggard.simulator import (
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.network.config import Card
-from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Factor
 
 N, BETA, ALPHA = 60.0, 0.004, 0.07
@@ -119,17 +118,3 @@ def test_message_counts_as_sending_until_it_arrives(sharing):
     workers = simulate(cluster, AllReduce(Rule()), stop=Stop(time=3.5)).workers
     np.testing.assert_allclose(workers["sending"], [1.25, 1.25], rtol=1e-12)
     np.testing.assert_allclose(workers["waiting"], [1.0, 0.25], atol=1e-12)
-
-
-@pytest.mark.parametrize("P", [2, 4])
-@RULES
-def test_slices_by_priority_follow_recursion(P, rendezvous):
-    """One slice of one layer: node 0 names it and begins, the others do a latency later."""
-    network = Network(bandwidth=1 / BETA, latency=ALPHA, message_bytes=N, rendezvous=rendezvous)
-    algorithm = PriorityAllReduce(Rule(), None)
-    computed, ends = first_round(Cluster(P, Constant(1.0), network=network), algorithm)
-    named = computed.max() + ALPHA
-    ready = [named] + [named + ALPHA] * (P - 1)
-    phases = COLLECTIVES["ring"].phases(P)
-    expected = replay(phases, ready, lambda _, __, size: size * N * BETA, rendezvous)
-    np.testing.assert_allclose(ends, expected, rtol=1e-12)

@@ -41,24 +41,11 @@ def network():
     return Supervised(MLP([12, 8, 6]).build, digits(), 16, dtype=torch.float64, threads=1)
 
 
-def update_times(algorithm, stages, updates=12, **more):
-    """When each update of the first stage, the last to make it, is done."""
-    task, cluster = Timing(depth=12, activations=0.5), Cluster(stages, Constant(1.0), **more)
-    rows = simulate(cluster, algorithm, task, stop=Stop(updates=updates)).updates
-    return np.unique(rows["time"][rows["target"] == 0])
-
-
-def test_activations_cross_every_cut_and_back():
-    """Naive, N = 1 model of 100 bytes: forward and back over S - 1 cuts, half a model each."""
-    network = Network(bandwidth=1000.0, latency=0.01, message_bytes=100.0)
-    took = np.diff(update_times(Naive(Rule()), 3, network=network), prepend=0)
-    np.testing.assert_allclose(took, 1.0 + 2 * 2 * (0.01 + 50 / 1000), rtol=1e-9)
-
-
 def test_slow_stage_sets_pace():
-    slow = [Factor(worker=1, factor=3.0)]
-    steady = np.diff(update_times(PipeDream(Rule()), 4, updates=40, slowdowns=slow))[10:]
-    np.testing.assert_allclose(steady.mean(), 3 / 4, rtol=1e-6)
+    cluster = Cluster(4, Constant(1.0), slowdowns=[Factor(worker=1, factor=3.0)])
+    rows = simulate(cluster, PipeDream(Rule()), Timing(depth=12), stop=Stop(updates=40)).updates
+    times = np.unique(rows["time"][rows["target"] == 0])
+    np.testing.assert_allclose(np.diff(times)[10:].mean(), 3 / 4, rtol=1e-6)
 
 
 def test_layers_are_cut_as_told(network):
