@@ -158,14 +158,6 @@ def test_memory_of_clock_alone_does_not_grow():
     assert learning().map(torch.neg).sources
 
 
-def test_stamp_stays_with_value_alone():
-    owner, weights = SimpleNamespace(rank=0, version=3, mixings=0), torch.ones(1, 2)
-    mine = stamp(weights, owner)
-    owner.version = 5
-    assert mine.stamp == (owner, 3, 0)
-    assert not any(hasattr(other, "stamp") for other in (weights, mine * 1.0))
-
-
 def test_staleness_runs_until_gradient_has_status():
     _, promise, _ = pool_of(Quadratic())
     gradient = promise()

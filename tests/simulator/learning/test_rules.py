@@ -27,7 +27,6 @@ from laggard.simulator.learning.rules.scalars import cast
 from laggard.simulator.learning.weights import mean, total
 
 DOUBLE = torch.float64
-LR = 0.1
 
 
 def gradients_at(points, curvature=2.0):

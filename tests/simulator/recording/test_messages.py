@@ -14,7 +14,6 @@ from laggard.simulator import (
     AsyncPS,
     Cluster,
     Network,
-    Outcome,
     Record,
     Rule,
     Stop,
@@ -29,12 +28,12 @@ RECORD = Record(messages=True)
 NETWORK = Network(bandwidth=100.0, latency=0.25, message_bytes=50.0)  # a model takes 0.5 + 0.25 s
 
 
-def rows(outcome: Outcome, *names: str) -> list[tuple]:
+def rows(outcome, *names):
     assert outcome.message_log is not None
     return list(zip(*(outcome.message_log[name].tolist() for name in names), strict=True))
 
 
-def test_log_has_moments_of_arithmetic() -> None:
+def test_log_has_moments_of_arithmetic():
     """An announcement of 0.25 s, weights of 0.75, a second of work, a gradient of 0.75; the reply
     is under way.
     """
@@ -55,7 +54,7 @@ def test_log_has_moments_of_arithmetic() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [AsyncPS(Rule()), SyncPS(Rule()), AsyncPS(Rule(), shards=2)])
-def test_log_agrees_with_counters_and_moves_no_event(algorithm: Algorithm) -> None:
+def test_log_agrees_with_counters_and_moves_no_event(algorithm):
     crashes = [Crash(worker, at=4.0 * worker + 1, back=4.0 * worker + 3) for worker in range(4)]
     cluster = Cluster(4, Exponential(1.0), crashes, NETWORK)
     plain = simulate(cluster, algorithm, stop=Stop(time=30.0))
@@ -74,7 +73,7 @@ def test_log_agrees_with_counters_and_moves_no_event(algorithm: Algorithm) -> No
     assert (arrived[applied] >= logged.updates["computed"][applied]).all()
 
 
-def test_log_names_gradient_of_message() -> None:
+def test_log_names_gradient_of_message():
     """The message is sent when and where its worker has computed the gradient."""
     outcome = simulate(
         Cluster(workers=5, compute=Exponential(1.0), network=NETWORK),
@@ -112,7 +111,7 @@ class Batches(Algorithm):
         node.apply(weights, gradients)
 
 
-def test_gradients_arrive_with_their_first_message() -> None:
+def test_gradients_arrive_with_their_first_message():
     cluster = Cluster(workers=1, compute=Constant(1.0), network=NETWORK)
     outcome = simulate(cluster, Batches(Rule()), stop=Stop(updates=1), record=RECORD)
     assert rows(outcome, "sent", "arrived", "gradients", "gradient") == [

@@ -4,16 +4,13 @@ all built-in ones.
 
 import importlib
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
-from laggard.models import Supervised
 from laggard.simulator import (
     SERVER,
     Algorithm,
@@ -214,7 +211,7 @@ class Aliased(Server):
         return node.weights
 
 
-BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
+BROKEN = {
     Waiting: ("it gets on", "node 0 waits since 0 s"),
     Silent: ("it gets on", "Deadlock"),
     Endless: ("it gets on", "none was applied"),
@@ -237,7 +234,7 @@ BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
-def test_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
+def test_broken_algorithm_is_found(broken):
     name, how = BROKEN[broken]
     with pytest.raises(AssertionError) as failure:
         check_algorithm(broken, updates=20)
@@ -294,7 +291,7 @@ class Hashed(Algorithm):
 
 
 @pytest.mark.slow
-def test_order_of_hashes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_of_hashes_is_found(tmp_path, monkeypatch):
     (tmp_path / "hashed_order.py").write_text(HASHED)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("hashed_order")
@@ -305,7 +302,7 @@ def test_order_of_hashes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_local_class_is_not_checked_for_hashes() -> None:
+def test_local_class_is_not_checked_for_hashes():
     class Mine(AsyncPS):
         pass
 
@@ -313,7 +310,7 @@ def test_local_class_is_not_checked_for_hashes() -> None:
     assert check_algorithm(AsyncPS, updates=10) == list(IDENTITIES)
 
 
-def test_instance_keeps_rule_except_learning_rate() -> None:
+def test_instance_keeps_rule_except_learning_rate():
     rules = []
 
     @dataclass(frozen=True)
@@ -330,7 +327,7 @@ def test_instance_keeps_rule_except_learning_rate() -> None:
     )
 
 
-def test_cluster_fits_algorithm() -> None:
+def test_cluster_fits_algorithm():
     assert trial_of(AsyncPS).cluster.workers == 4
     assert trial_of(Delayed(Rule(), delay=3)).cluster.workers == 1
 
@@ -342,7 +339,7 @@ def test_cluster_fits_algorithm() -> None:
         check_algorithm(Never)
 
 
-def test_custom_task_and_cluster_are_checked(perceptron: Supervised) -> None:
+def test_custom_task_and_cluster_are_checked(perceptron):
     class Mine(AsyncPS):
         """Another process, which takes seconds, cannot import it."""
 
