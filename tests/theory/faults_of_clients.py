@@ -95,7 +95,7 @@ CLIENTS = {
                 )
             ),
         ),
-        test_diloco.test_fresh_changes_make_steps_of_adam,
+        test_diloco.test_outer_rules_are_their_loops,
     ),
     "every arrival makes a step of the momentum": (
         Replaced(

@@ -26,21 +26,6 @@ def biased(right):
     return step
 
 
-def corrected(wrong):
-    """A compensation whose gradient is made of the right one's: of the value, what it was made, and
-    the new state.
-    """
-
-    def of(right):
-        def correct(self, value, *rest):
-            made, state = right(self, value, *rest)
-            return wrong(value, made, state), state
-
-        return correct
-
-    return of
-
-
 def backup_of_another(right):
     backups = []
 
@@ -148,12 +133,6 @@ RULES = {
     "DC-ASGD-c's backup is another worker's": (
         Replaced(compensations.DCASGDc, "correct", backup_of_another),
         partial(test_pseudo_code.test_compensations_match_pseudo_code, "DC-ASGD-c"),
-    ),
-    "DC-ASGD moves the wrong way": (
-        Replaced(
-            compensations.DCASGDc, "correct", corrected(lambda value, made, state: 2 * value - made)
-        ),
-        test_rules.test_exact_hessian_gives_fresh_gradient,
     ),
     "once-stale gradients count half": (
         Replaced(

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.models import Quadratic
 from laggard.models.layers import Layer
 from laggard.simulator import (
     SERVER,
@@ -144,30 +143,6 @@ def times_of(run, stage, replica=None):
     own = own if replica is None else own & (rows["worker"] == replica * S + S - 1)
     times = rows["time"][own][np.unique(rows["version"][own], return_index=True)[1]]
     return times
-
-
-@pytest.mark.parametrize("micro_batches", [1, M])
-@SCHEDULES
-def test_replicas_multiply_update_rate(schedule, micro_batches):
-    """R equal replicas on a free network make R updates in the time of one mini-batch, each of
-    staleness R - 1.
-    """
-    cluster = Cluster(workers=R * S, compute=Constant(float(S)))  # f + b = 1 on each stage
-    algorithm = method(
-        "async_pipelines", micro_batches=micro_batches, replicas=R, schedule=schedule
-    )
-    run = timed(cluster, algorithm, 10 * R, Quadratic(dim=S, epoch=50))
-    text = f"async_pipelines, {schedule}, S = {S}, M = {micro_batches}, R = {R}"
-    times = np.stack([times_of(run, stage)[: 10 * R] for stage in range(S)])
-    took = times[:, R:] - times[:, :-R]
-    equal(
-        f"{text}: R updates of a stage take (M + S - 1) (f + b)",
-        micro_batches + S - 1,
-        took,
-        source=DEAN,
-    )
-    steady = run.updates["staleness"][run.updates["version"] >= R]
-    equal(f"{text}: staleness R - 1 on every stage", R - 1, steady, source=DEAN)
 
 
 def test_slow_stage_delays_own_replica_only():

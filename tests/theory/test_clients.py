@@ -90,16 +90,6 @@ def test_scaffold_finds_the_minimum():
     equal(text, MINIMUM, measured, source=KARIMIREDDY, rtol=1e-12, wrong=end("fedavg"))
 
 
-def test_scaffold_with_one_step_is_gradient_descent():
-    """Where all clients take part with full gradients, the corrections cancel."""
-    weights = []
-    for name, settings in (("scaffold", {"local_steps": 1}), ("sync_ps", {})):
-        algorithm = method(name, Rule(lr=RATE), **settings)
-        stop = Stop(updates=20)
-        weights.append(simulate(Cluster(3), algorithm, differing(), stop=stop).weights)
-    close("scaffold, H = 1, full gradients, C = M, = sync_ps", *weights, source=KARIMIREDDY)
-
-
 def scaffold_by_loop(rounds):
     """The weights after `rounds` of these clients, and sum c_i - M c, by the paper's lines."""
     weights, shared, own = 1.0, 0.0, np.zeros(3)

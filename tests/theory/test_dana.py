@@ -11,11 +11,9 @@ from tests.theory.statements import close, equal, same
 from tests.theory.trials import (
     LR,
     ONE,
-    RULES,
     UNEVEN,
     UPDATES,
     batches_of,
-    every,
     first_weights,
     gradient_of,
     method,
@@ -75,13 +73,6 @@ def test_slim_takes_gradients_at_same_weights():
     """Where the momentum is kept does not change the gradients."""
     zero, slim = (reads_of(UNEVEN, method(name, HEAVY_BALL)) for name in ("dana", "dana_slim"))
     close("dana_slim, P = 4: gradients at the weights of dana", slim, zero, source=HAKIMI)
-
-
-@pytest.mark.parametrize("name", ["dana", "dana_slim"])
-def test_dana_without_momentum_is_asynchronous(name):
-    """Without momentum a read is the model of the server."""
-    mine, plain = (every(UNEVEN, each, rules=RULES[:1]) for each in (name, "async_ps"))
-    same(f"{name} without momentum = async_ps", mine, plain, source="derived")
 
 
 @pytest.mark.parametrize("name", ["dana", "dana_slim"])

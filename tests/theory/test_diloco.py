@@ -219,19 +219,6 @@ def test_outer_rules_are_their_loops():
     close("async_diloco, cgad = its loop", weights, models, source=SHAH)
 
 
-def test_fresh_changes_make_steps_of_adam():
-    """And beyond the cutoff both moments only decay."""
-    change = torch.tensor([[0.3, -2.0, 0.0]], dtype=torch.float64)
-    rule, weights = CGAD(decay=0.3, cutoff=5.0), torch.ones(1, 3, dtype=torch.float64)
-    start = Adam().init(weights)
-    one, _ = rule.step(change, start, weights, 0.1, staleness=0)
-    other, moments = Adam().step(change, start, weights, 0.1)
-    same("cgad, tau = 0 = Adam", one, other, source=SHAH)
-    _, late = rule.step(change, moments, weights, 0.1, staleness=5)
-    same("cgad, tau = cutoff: m <- beta1 m", late.first, 0.9 * moments.first, source=SHAH)
-    same("cgad, tau = cutoff: v <- beta2 v", late.second, 0.999 * moments.second, source=SHAH)
-
-
 def test_staleness_is_the_number_of_others():
     outcome = run("async_diloco", Cluster(3, Constant(1.0)), updates=60)
     staleness = outcome.updates["staleness"][4 * 3 :]

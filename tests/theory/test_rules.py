@@ -1,13 +1,12 @@
 """Optimisers and compensations."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from laggard.models import Quadratic
-from laggard.simulator import Algorithm, Cluster, Rule
+from laggard.simulator import Cluster, Rule
 from laggard.simulator.learning.rules import (
     COMPENSATIONS,
     OPTIMIZERS,
@@ -136,21 +135,6 @@ def test_schedules_match_torch(name):
     )
 
 
-def test_zero_strength_compensates_nothing():
-    """Delay compensation of strength 0 equals none."""
-    asgd = every(UNEVEN, "async_ps")
-    for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
-        compensated = every(
-            UNEVEN, "async_ps", rules=[replace(rule, compensation=compensation) for rule in RULES]
-        )
-        same(
-            f"DC-ASGD-{name}, strength 0 = ASGD, P = 4, every optimiser",
-            compensated,
-            asgd,
-            source=ZHENG,
-        )
-
-
 @pytest.mark.parametrize("name", LATE)
 def test_fresh_gradients_are_not_compensated(name):
     """Gradients of one worker are fresh and not compensated; those of four workers are."""
@@ -173,54 +157,6 @@ def test_compensations_take_no_time(name):
     )
     text = f"{name}, P = 4: seconds of each update less those of ASGD"
     equal(text, 0.0, with_it - plain, source=source, rtol=0.0)
-
-
-@dataclass(frozen=True)
-class Compensated(Algorithm):
-    """Descent by gradients `delay` updates old on f = h w^2 / 2, with the strength that makes them
-    fresh chosen anew.
-
-    g + strength g^2 (w - w_read) is h w, the fresh gradient, if strength = h / g^2; the adaptive
-    form with decay 0 divides its strength by sqrt(g^2 + 1e-7), by which it must be larger.
-    """
-
-    curvature: float
-    delay: int
-    adaptive: bool
-
-    def worker(self, node):
-        read = [node.weights] * (self.delay + 1)
-        while True:
-            gradient = yield node.compute(read.pop(0))
-            squared = gradient.value.square()
-            exact = self.curvature / squared
-            form = (
-                DCASGDa(strength=exact * (squared + 1e-7).sqrt(), decay=0.0)
-                if self.adaptive
-                else DCASGDc(exact)
-            )
-            rule = Rule(lr=0.3, compensation=form)
-            weights, _ = rule.update(node.weights, [gradient], rule.init(node.weights))
-            node.apply(weights, [gradient])
-            read.append(node.weights)
-
-
-def test_exact_hessian_gives_fresh_gradient():
-    """On a quadratic the right strength gives the fresh gradient for any delay."""
-    task = Quadratic(curvature=2.0, dtype=torch.float64)
-    fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
-    for name, adaptive in [
-        ("c, strength h / g^2", False),
-        ("a, strength h sqrt(g^2 + 1e-7) / g^2", True),
-    ]:
-        late = weights_after(ONE, Compensated(2.0, 3, adaptive), task, updates=8)
-        close(
-            f"DC-ASGD-{name}, on h w^2 / 2: the fresh gradient",
-            late,
-            fresh,
-            source=ZHENG,
-            rtol=1e-9,
-        )
 
 
 def test_damping_scales_learning_rate():
