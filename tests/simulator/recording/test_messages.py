@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from laggard.simulator import (
+    P3,
     SERVER,
     Algorithm,
     AsyncPS,
@@ -18,6 +19,7 @@ from laggard.simulator import (
     Rule,
     Stop,
     SyncPS,
+    Timing,
     simulate,
 )
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
@@ -89,6 +91,13 @@ def test_log_names_gradient_of_message():
     np.testing.assert_array_equal(log["sender"][carrying], outcome.updates["worker"][of])
     np.testing.assert_array_equal(log["sent"][carrying], outcome.updates["computed"][of])
     np.testing.assert_array_equal(log["arrived"][carrying], outcome.updates["arrived"][of])
+
+
+def test_gradient_is_in_last_slice():
+    cluster, task = Cluster(workers=1, network=NETWORK), Timing(depth=2)
+    outcome = simulate(cluster, P3(Rule()), task, stop=Stop(updates=1), record=RECORD)
+    slices = [row for row in rows(outcome, "sender", "bytes", "content") if row[:2] == (0, 25.0)]
+    assert slices == [(0, 25.0, "other"), (0, 25.0, "gradient")]
 
 
 @dataclass(frozen=True)
