@@ -1,7 +1,5 @@
 """Slowdowns and crashes as a table: they act as its rows do, one by one."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -16,20 +14,6 @@ WINDOWS = [
     Window(1, factor=7.0, start=0.0, end=1e30),
     Window(workers=[0, 2], factor=1.5, start=6.0, end=9.0),
 ]
-
-
-@pytest.mark.parametrize("rank", range(4))
-def test_rows_slow_as_windows(rank):
-    alone = Cluster(workers=4, slowdowns=WINDOWS).slowdowns_of(rank)
-    table = Cluster(workers=4, slowdowns=[Recorded(WINDOWS)]).slowdowns_of(rank)
-    assert len(table) == (rank < 3)
-    rng = random.Random(rank)
-    for _ in range(300):
-        seconds, now = (
-            rng.expovariate(0.5),
-            rng.choice([rng.uniform(0, 12), *map(float, range(10))]),
-        )
-        assert apply_slowdowns(seconds, now, table) == apply_slowdowns(seconds, now, alone)
 
 
 def test_table_and_its_rows_make_same_run():

@@ -26,17 +26,15 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32"]
 SEPARATORS = [",", ";", "\t", "|", " "]
 
 
-def write(path: Path, rng: random.Random, rows: list[tuple[int, float]], unit: str = "s") -> Path:
+def write(path: Path, rng: random.Random, rows: list[tuple[int, float]]) -> Path:
     """Write ranks and seconds in a random dialect; return the file."""
     separator = rng.choice(SEPARATORS)
     decimal = rng.choice([".", ","])
     quoted = separator == "," and decimal == ","
     # repr has at least one decimal, so that no comma can stand between thousands
-    name = {"s": "seconds", "ms": "seconds_ms"}[unit]
-    factor = {"s": 1, "ms": 1000}[unit]
-    lines = [separator.join(["worker", name])]
+    lines = [separator.join(["worker", "seconds"])]
     for rank, seconds in rows:
-        number = f"{seconds * factor:.5f}".replace(".", decimal)
+        number = f"{seconds:.5f}".replace(".", decimal)
         cell = f'"{number}"' if quoted else number
         lines.append(separator.join([str(rank), cell]))
     if rng.random() < 0.3:
@@ -58,7 +56,13 @@ def random_rows(rng: random.Random) -> list[tuple[int, float]]:
     return [(rank, rng.randrange(1, 10**6) / 1e5) for rank in ranks]
 
 
-def check_random_tables(tmp_path: Path, seeds: range) -> None:
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(150), pytest.param(range(1000, 2000), marks=pytest.mark.slow)]
+)
+
+
+@SEEDS
+def test_random_dialects_give_the_same_rows(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
         rows = random_rows(rng)
@@ -91,7 +95,8 @@ def break_table(path: Path, rng: random.Random) -> None:
     path.write_text("\n".join(lines))
 
 
-def check_broken_tables(tmp_path: Path, seeds: range) -> None:
+@SEEDS
+def test_broken_tables_are_refused_in_one_line(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
         path = tmp_path / f"{seed}.csv"
@@ -103,28 +108,6 @@ def check_broken_tables(tmp_path: Path, seeds: range) -> None:
             Trace(str(path), worker="worker")
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
-
-
-def test_random_dialects_give_the_same_rows(tmp_path):
-    check_random_tables(tmp_path, range(150))
-
-
-def test_broken_tables_are_refused_in_one_line(tmp_path):
-    check_broken_tables(tmp_path, range(150))
-
-
-@pytest.mark.slow
-def test_many_random_tables_are_read_or_refused(tmp_path):
-    check_random_tables(tmp_path, range(1000, 2000))
-    check_broken_tables(tmp_path, range(1000, 2000))
-
-
-def test_unit_in_column_name_is_reported(tmp_path):
-    rows = random_rows(random.Random(0))
-    path = write(tmp_path / "a.csv", random.Random(1), rows, "ms")
-    with pytest.warns(UserWarning, match="seconds_ms is read in ms"):
-        trace = Trace(str(path), column="seconds_ms", worker="worker")
-    np.testing.assert_allclose(trace.mean, np.mean([seconds for _, seconds in rows]), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +125,6 @@ def test_key_and_column_name_give_unit(tmp_path, name, unit, seconds):
     path = tmp_path / "a.csv"
     path.write_text(f"{name}\n5\n")
     assert Trace(str(path), unit=unit).mean == pytest.approx(seconds, rel=1e-12)
-
-
-def test_key_that_contradicts_column_name_is_refused(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("duration_ms\n5\n")
-    with pytest.raises(InvalidSettingError, match=r"Trace\.unit: expected ms, .* got 's'"):
-        Trace(str(path), unit="s")
 
 
 @pytest.mark.parametrize(
