@@ -156,7 +156,10 @@ def refusal(graph, workers):
     return ""
 
 
-def check_random_files(tmp_path, seeds):
+@pytest.mark.parametrize(
+    "seeds", [range(100), pytest.param(range(1000, 3000), marks=pytest.mark.slow)]
+)
+def test_random_graphs_are_read_or_refused(tmp_path, seeds):
     """Half of the files have a fault: a line cut, doubled with another weight, or of other words."""
     forms = ["edges", "edges alone", "edges of pandas", "matrix as csv", "node link", "graphml"]
     for seed in seeds:
@@ -174,12 +177,3 @@ def check_random_files(tmp_path, seeds):
         path.write_bytes(content[:cut] + rng.choice([b"", b"\x00", b"\xff\xfe", b"{", b"<", b"("]))
         reason = refusal(Graph(file=str(path), directed=directed), len(graph))
         assert "\n" not in reason
-
-
-def test_random_graphs_are_read_or_refused(tmp_path):
-    check_random_files(tmp_path, range(100))
-
-
-@pytest.mark.slow
-def test_many_random_graphs_are_read_or_refused(tmp_path):
-    check_random_files(tmp_path, range(1000, 3000))

@@ -11,11 +11,8 @@ import pytest
 from laggard.simulator import SERVER, AsyncPS, Cluster, Network, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.config import Hosts, SlowLink
-from laggard.simulator.network.topology import Star
-from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.messages import Record
 from laggard.simulator.testing.fingerprint import fingerprint
-from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Pareto
 from laggard.simulator.timing.slowdowns import Crash
 from tests.simulator.network.traffic import Traffic
@@ -67,30 +64,21 @@ def test_machines_have_own_latency():
     np.testing.assert_allclose(log["took"], np.where(inside, 0.125, 0.25))
 
 
-@pytest.mark.parametrize(("number", "name"), list(enumerate(sorted(ALGORITHMS))))
-def test_constant_laws_are_their_numbers(number, name):
+@pytest.mark.parametrize("wires", WIRES)
+@pytest.mark.parametrize("name", ["async_ps", "all_reduce", "sgp", "adpsgd", "gpipe"])
+def test_constant_laws_are_their_numbers(name, wires):
     """The runs agree bit for bit. Messages are recorded, since lock-step rounds agree with
     messages only to rounding.
     """
     prints = []
     for law in (float, Constant):
-        network = Network(latency=law(0.3), server_latency=law(0.7), **WIRES[number % 4])
-        cluster = Cluster(1 if name.startswith("delayed") else 4, Gamma(1.0, 0.6), network=network)
+        network = Network(latency=law(0.3), server_latency=law(0.7), **wires)
+        cluster = Cluster(4, Gamma(1.0, 0.6), network=network)
         algorithm, record = ALGORITHMS[name](Rule()), Record(messages=True)
         prints.append(
             fingerprint(simulate(cluster, algorithm, stop=Stop(updates=12), record=record))
         )
     assert prints[0] == prints[1]
-
-
-def test_collective_that_draws_latencies_sends_its_messages():
-    """In lock step, and one by one under a constant law, times are the same to rounding."""
-    times = []
-    for law in (float, Constant):
-        cluster = Cluster(4, Gamma(1.0, 0.6), network=Network(latency=law(0.3)))
-        run = simulate(cluster, ALGORITHMS["all_reduce"](Rule()), stop=Stop(updates=40))
-        times.append(run.updates["time"])
-    np.testing.assert_allclose(*times, rtol=1e-9)
 
 
 @pytest.mark.parametrize("wires", WIRES)
@@ -197,18 +185,3 @@ def test_each_sender_draws_from_own_stream():
 def test_latencies_differ_from_seed_to_seed():
     one, other = (drawn(1, seed, latency=Exponential(0.2))[0][0] for seed in (0, 1))
     assert (one != other).all()
-
-
-@pytest.mark.parametrize(
-    ("latencies", "fast"),
-    [
-        ({"latency": 0.5}, True),
-        ({"latency": 0.5, "server_latency": 0.5}, True),
-        ({"latency": 0.5, "server_latency": 0.25}, False),
-        ({"latency": Constant(0.5)}, False),
-        ({"latency": 0.5, "server_latency": Constant(0.5)}, False),
-    ],
-)
-def test_one_number_alone_takes_fast_path(latencies, fast):
-    transport = Transport(Clock(), Network(**latencies), Star(), 2)
-    assert (transport.post is not None) == fast

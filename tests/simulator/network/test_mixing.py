@@ -10,15 +10,7 @@ from laggard.simulator import InvalidSettingError, Star
 from laggard.simulator.network.mixing import MIXINGS, NodePeers, doubly_stochastic, matrix, mixing
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
 from tests.simulator.algorithms.observing import graphs
-
-GRAPHS = [
-    Ring(),
-    Torus(),
-    Complete(),
-    Exponential(),
-    Exponential(peers=2),
-    Exponential(static=True),
-]
+from tests.simulator.network.test_topology import GRAPHS
 
 
 def stochastic(W, axis):
