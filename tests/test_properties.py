@@ -50,10 +50,11 @@ from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
-from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant, Gamma, Scipy
+from laggard.simulator.timing.distributions import DISTRIBUTIONS, Gamma, Scipy
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Recorded, Window
 from tests.models.images import images
+from tests.simulator.engine.books import check_books
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed", "delayed_stages"}  # a single process
@@ -334,7 +335,7 @@ def case(draw, name):
     return cluster, algorithm
 
 
-def hold(check, cases, *more):
+def hold(check, cases, *more, phases=(Phase.generate, Phase.shrink)):
     """Check that many random cases, divided among the methods."""
 
     @settings(
@@ -343,7 +344,7 @@ def hold(check, cases, *more):
         database=None,
         derandomize=True,
         report_multiple_bugs=False,
-        phases=[Phase.generate, Phase.shrink],
+        phases=phases,
         suppress_health_check=list(HealthCheck),
     )
     @given(data=st.data())
@@ -383,52 +384,10 @@ def check_case(draw, name):
         vain = "servers crashed 1000 times" in outcome.stalled
         for_ever = all(crash.back is None for crash in cluster.crashes)
         assert vain or for_ever or name not in NEVER_STALL
-    check_books(outcome, cluster, task)
-
-
-def check_books(outcome, cluster, task):
-    gradients, messages, rows = outcome.gradients, outcome.messages, outcome.updates
-    assert gradients["started"] == sum(
-        gradients[fate] for fate in ("applied", "dropped", "cancelled", "in flight")
-    )
-    assert messages["sent"] == sum(messages[fate] for fate in ("delivered", "lost", "in flight"))
-    assert min([*gradients.values(), *messages.values()]) >= 0
-    assert messages["lost"] == 0 or cluster.has_crashes
-    assert gradients["applied"] * task.batch == outcome.progress.samples
-    assert (np.diff(rows["time"]) >= 0).all()
-    assert (np.diff(outcome.metrics["time"]) >= 0).all()
-    assert (rows["staleness"] >= 0).all()
-    assert (rows["mixings"] >= 0).all()
-    assert (rows["started"] <= rows["time"] + 1e-9).all()
-    applied = rows["status"] == "applied"
-    assert (rows["computed"][applied] <= rows["time"][applied] + 1e-9).all()
-    spent = np.stack(
-        [outcome.workers[state] for state in ("computing", "sending", "waiting", "down")]
-    )
-    assert (spent >= -1e-9).all()
-    np.testing.assert_allclose(spent.sum(0), outcome.progress.time, rtol=1e-9, atol=1e-9)
+    check_books(outcome)
+    assert outcome.messages["lost"] == 0 or cluster.has_crashes
+    assert outcome.gradients["applied"] * task.batch == outcome.progress.samples
     assert outcome.weights.shape == (1, getattr(task, "params", 0))
-    for server in set(outcome.restores.get("server", ())):
-        mine = outcome.restores["server"] == server
-        versions = np.unique(rows["version"][applied & (rows["target"] == server)])
-        assert versions.tolist() == list(range(len(versions)))  # it goes on after a restore
-        assert (np.diff(outcome.restores["version"][mine], append=len(versions)) >= 0).all()
-        assert (
-            np.diff(outcome.restores["version"][mine], prepend=0) >= outcome.restores["lost"][mine]
-        ).all()
-
-
-def test_clock_of_a_case_is_not_trivial():
-    """The guard of the guard: with constant times the bookkeeping above adds up to what is
-    known.
-    """
-    outcome = simulate(
-        Cluster(workers=2, compute=Constant(1.0)),
-        ALGORITHMS["async_ps"](Rule()),
-        stop=Stop(updates=10),
-    )
-    check_books(outcome, Cluster(workers=2), Timing())
-    assert outcome.progress.time == 5.0
 
 
 class Dropping(nn.Sequential):

@@ -12,7 +12,7 @@ from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash
 
 BATCHES = ["0.1", "0.3", "0.7", "0.01", "0.07", "1.1", "0.013"]
-COUNTS = [*range(1, 30), 100, 333, 1000]
+COUNTS = [*range(1, 30), 100, 333]
 
 
 def run_until(seconds, batch, stop=None, evaluate=None, **cluster):

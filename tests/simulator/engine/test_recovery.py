@@ -22,28 +22,9 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash
+from tests.simulator.engine.books import check_books
 
 CARDS = Network(bandwidth=400.0, latency=0.03, message_bytes=40.0)
-
-
-def check_statuses(outcome):
-    """Every gradient and message has one status, and every update of a server its own version."""
-    for started, *counts in (outcome.gradients.values(), outcome.messages.values()):
-        assert started == sum(counts)
-        assert min(counts) >= 0
-    rows, restores = outcome.updates, outcome.restores
-    assert (rows["staleness"] >= 0).all()
-    assert (rows["mixings"] >= 0).all()
-    applied = rows["status"] == "applied"
-    for server in np.unique(rows["target"]):
-        updates = applied & (rows["target"] == server)
-        versions = np.unique(rows["version"][updates])
-        assert versions.tolist() == list(range(len(versions)))
-        crashes = restores["server"] == server
-        columns = (restores[name][crashes] for name in ("time", "version", "lost"))
-        for time, before, lost in zip(*columns, strict=True):
-            assert (rows["time"][updates & (rows["version"] < before)] <= time).all()
-            assert 0 <= lost <= before <= len(versions)
 
 
 def test_worker_reads_again_after_lost_push():
@@ -134,7 +115,7 @@ def test_no_worker_hangs_whenever_servers_crash(name, around):
         observe = lambda run: nodes.update(run.nodes)  # noqa: E731
         outcome = simulate(crashing, algorithm, stop=stop, observe=observe)
         assert outcome.reached == "updates", (outcome.stalled, crashes, workers)
-        check_statuses(outcome)
+        check_books(outcome)
         late = outcome.updates["started"] > max(*outcome.restores["back"], second + 1.0)
         assert set(outcome.updates["worker"][late]) == {0, 1, 2, 3}, (crashes, workers)
         for rank in range(4):

@@ -26,7 +26,9 @@ from laggard.simulator import (
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.network import hops
+from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, SlowLink
+from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.recording.messages import Record
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Uniform
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
@@ -188,16 +190,6 @@ NETWORKS = {
 CARDS = Network(bandwidth=10.0, message_bytes=1.0)
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("stop", [{"updates": 3}, {"gradients": 9}, {"time": 2.7}, {"epochs": 0.4}])
-def test_recurrence_equals_messages_until_every_end(name, network, stop):
-    cluster = Cluster(5, Gamma(0.5, 0.6), network=NETWORKS[network])
-    for buckets in (None, 0.5):
-        algorithm = AllReduce(Rule(lr=0.05), name, bucket_bytes=buckets)
-        check_same(*both(cluster, algorithm, QUADRATIC, stop=Stop(**stop)))
-
-
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("P", [2, 5, 8])
 @pytest.mark.parametrize("name", ["ring", "naive_ring"])
@@ -216,6 +208,9 @@ def test_equal_nodes_go_on_in_order_of_messages(name, P, sharing):
         ("naive_ring", {"network": CARDS}, True),
         ("naive_ring", {"network": replace(CARDS, cards=[Card(0, 1.0)])}, False),
         ("tree", {"network": CARDS}, False),
+        ("ring", {"network": Network(latency=Constant(0.1))}, False),
+        ("ring", {"network": Network(changes=Changes([Change(start=50.0, latency=1.0)]))}, False),
+        ("mesh", {"network": Network(groups=Groups(2, trunks=[Trunk([0], 1)]))}, False),
         ("ring", {"slowdowns": [Crash(0, at=50.0)]}, False),
         ("ring", {"ties": "random"}, False),
     ],

@@ -12,7 +12,6 @@ from laggard.simulator import (
     Network,
     Rule,
     Stop,
-    SyncPS,
     SyncReplicas,
     simulate,
 )
@@ -73,13 +72,3 @@ def test_random_ties_change_nothing_without_ties(name):
     )
     for column, values in by_rank.items():
         assert np.array_equal(values, random[column], equal_nan=values.dtype.kind == "f"), column
-
-
-def test_ties_change_no_weights_of_synchronous_server(quadratic):
-    by_rank, random = (
-        simulate(
-            Cluster(4, ties=ties), SyncPS(Rule(lr=0.03)), quadratic, stop=Stop(updates=30)
-        ).weights
-        for ties in ("rank", "random")
-    )
-    assert by_rank.equal(random)

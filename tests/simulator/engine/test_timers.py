@@ -6,7 +6,6 @@ from laggard.simulator import (
     SERVER,
     Cluster,
     Deadlock,
-    InvalidSettingError,
     Network,
     Stop,
 )
@@ -52,29 +51,11 @@ def test_message_of_same_instant_comes_before_time_out(latency, won):
     assert seen == [(won, min(latency, 1.0))]
 
 
-def test_message_after_time_out_is_received_later():
-    seen = []
-
-    def worker(node):
-        yield node.work(5.0)
-        node.send(SERVER, "content")
-        yield node.work(1.0)
-
-    def server(node):
-        receive = node.receive()
-        yield receive | node.after(1.0)
-        assert not receive.fired
-        seen.append((yield node.receive()))
-
-    alone(worker, server)
-    assert seen == [(0, "content")]
-
-
 def test_lost_timers_leave_queue():
     lengths = []
 
     def worker(node):
-        for _ in range(10_000):
+        for _ in range(2_000):
             yield node.work(1e-6) | node.after(1e-3)
         lengths.append(node._env.pending)
         yield node.work(1.0)
@@ -136,15 +117,6 @@ def test_pauses_between_computations_are_no_deadlock(monkeypatch):
 
     outcome = alone(worker, stop=Stop(gradients=50))
     assert outcome.progress.time == pytest.approx(50 + outcome.workers["computing"][0])
-
-
-@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
-def test_seconds_of_timer_are_checked(seconds):
-    def worker(node):
-        yield node.after(seconds)
-
-    with pytest.raises(InvalidSettingError, match="after"):
-        alone(worker)
 
 
 @pytest.mark.parametrize(
