@@ -7,15 +7,13 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 
 from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.backends.graphs import RECORD
-from laggard.models.flat import flatten
 from laggard.models.variants import Variants, make_variants
 from tests.models.images import crops, images
+from tests.models.plain import gradient_by_torch
 
 SMALL = MLP(hidden=(6,))
 BOTH = Augmentation(crop=2, flip=True)
@@ -111,10 +109,8 @@ def test_samples_are_those_without_augmentation(seeds):
 
 def plainly(module, data, row, numbers):
     """The gradient and the loss of one mini-batch by autograd."""
-    nn.utils.vector_to_parameters(row, module.parameters())
     x = crops(data.train_x, numbers, BOTH.crop).to(row)
-    loss = cross_entropy(module(x), data.train_y[numbers % len(data.train_y)])
-    return flatten(torch.autograd.grad(loss, tuple(module.parameters()))), loss.detach()
+    return gradient_by_torch(module, row, x, data.train_y[numbers % len(data.train_y)])
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1, 2]], ids=["shared batches", "own batches"])

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
-from laggard import AsyncPS, Cluster, Rule, Stop, simulate
 from laggard.models import Augmentation, Supervised, Vision
 from laggard.models.backends.choice import BACKEND_NAMES
-from laggard.models.flat import flatten
 from laggard.models.modules import Dropout, replace_dropout, split_mix, with_draws
-from laggard.simulator.timing.distributions import Gamma
 from tests.models.images import crops, images
+from tests.models.plain import gradient_by_torch
 
 DATA = images(samples=40, shape=(3, 6, 6))
 BITS, P = 64, 0.3
@@ -141,14 +138,12 @@ def test_gradients_have_masks_of_plain_loop(network, backend, augment, seeds):
             module = Masked(
                 NETWORKS[network](), masks(numbers, 40, SHAPES[network], variants=variants)
             ).double()
-            nn.utils.vector_to_parameters(weights[k, member], module.parameters())
             x = DATA.train_x[numbers % 40].double()
             if augment is not None:
                 x = crops(DATA.train_x, numbers % (40 * variants), augment.crop).double()
-            loss = cross_entropy(module(x), DATA.train_y[numbers % 40])
-            gradient = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
-            torch.testing.assert_close(gradients[k, member], gradient, rtol=1e-10, atol=1e-10)
-            torch.testing.assert_close(losses[k, member], loss.detach(), rtol=1e-10, atol=1e-10)
+            expected = gradient_by_torch(module, weights[k, member], x, DATA.train_y[numbers % 40])
+            found = gradients[k, member], losses[k, member]
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", [name for name in BACKEND_NAMES if name.startswith("unfold")])
@@ -166,22 +161,6 @@ def test_nothing_or_everything_can_be_dropped():
         assert (out == expected).all()
         (slope,) = torch.autograd.grad(out.sum(), x)
         assert (slope == expected).all()
-
-
-@pytest.mark.parametrize("make", [dense, convolutional])
-def test_bits_depend_on_no_thread_or_moment(make):
-    cluster, stop = Cluster(workers=3, compute=Gamma(1.0, cv=0.5)), Stop(updates=8)
-
-    def weights(threads, learning_seeds=(0, 1), **options):
-        made = task(make, threads=threads, batch=4, dtype=torch.float32)
-        options = {"stop": stop, "learning_seeds": learning_seeds, **options}
-        return simulate(cluster, AsyncPS(Rule(lr=0.1)), made, **options).weights
-
-    first = weights(1)
-    for other in (weights(2), weights(4), weights(2, defer=False), weights(2, memory=1.0)):
-        assert torch.equal(first, other)
-    for member in range(2):
-        assert torch.equal(first[member], weights(2, [member])[0])
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -2,8 +2,6 @@
 one line.
 """
 
-import bz2
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +10,8 @@ import torch
 from ruamel.yaml import YAML
 from sklearn.datasets import dump_svmlight_file, load_svmlight_files
 
-from laggard.models import characters, libsvm, text_file
 from laggard.models import files as module
-from laggard.models.generated import ALPHABET
+from laggard.models import libsvm, text_file
 
 ROWS = """\
 +1 1:0.5 4:-2 # a comment
@@ -90,14 +87,6 @@ def test_both_sets_have_a_sample(tmp_path):
     ]
 
 
-def test_packed_files_are_read(tmp_path):
-    x, y = whole(libsvm(write(tmp_path / "rows", ROWS)))
-    for name, pack in (("rows.bz2", bz2.compress), ("rows.gz", gzip.compress)):
-        found = whole(libsvm(write(tmp_path / name, pack(ROWS.encode()))))
-        assert torch.equal(found[0], x)
-        assert torch.equal(found[1], y)
-
-
 BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
 
 
@@ -132,23 +121,9 @@ def test_sets_are_rows_of_classes(tmp_path):
     assert (data.classes, data.labels) == (4, ())
 
 
-def test_sets_are_read_as_by_scikit_learn(tmp_path):
-    rng = np.random.default_rng(1)
-    path = str(tmp_path / "scene")
-    y = rng.random((50, 6)) < 0.4
-    dump_svmlight_file(rng.random((50, 4)), y.astype(int), path, multilabel=True)
-    assert torch.equal(whole(libsvm(path, path, labels="sets"))[1][:50], torch.tensor(y).long())
-
-
-def test_key_says_what_labels_are(tmp_path):
-    file = write(tmp_path / "abalone", "15 1:1\n7 1:2\n9 1:3\n")
-    assert libsvm(file, file).train_y.tolist() == [2, 0, 1]
-    assert libsvm(file, file, labels="classes").train_y.tolist() == [2, 0, 1]
-    assert libsvm(file, file, labels="numbers").train_y.tolist() == [15, 7, 9]
-    eye = [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-    assert libsvm(file, file, labels="sets").train_y.tolist() == eye
+def test_unknown_kind_of_labels_is_refused(tmp_path):
     with pytest.raises(ValueError, match="labels = 'number': expected classes, numbers or sets"):
-        libsvm(file, labels="number")
+        libsvm(write(tmp_path / "rows", ROWS), labels="number")
 
 
 def test_test_file_needs_labels_of_training_set(tmp_path):
@@ -183,19 +158,6 @@ def test_label_is_next_character(tmp_path):
     assert "".join(occurring[code] for code in y.flatten()) == written[1 : pieces * 5 + 1]
     # the last ones, since `whole` has them in the order of the file
     assert len(data.test_y) == round(0.3 * pieces)
-
-
-def test_written_characters_are_read_again(tmp_path):
-    made = characters(samples=30, positions=4)
-    codes = torch.cat([*whole(made)[0].int(), made.test_y[-1, -1:]])
-    data = text_file(
-        write(tmp_path / "text", "".join(ALPHABET[code] for code in codes)), positions=4
-    )
-    occurring = codes.unique()
-    for name in ("train_x", "train_y", "test_x", "test_y"):
-        one, other = getattr(data, name), getattr(made, name)
-        assert torch.equal(occurring[one.long()], other.long())
-        assert one.dtype == other.dtype
 
 
 @pytest.mark.parametrize(

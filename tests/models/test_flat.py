@@ -1,4 +1,4 @@
-"""A vector and a module are one model, whose gradient depends on no other."""
+"""A vector and a module are one model."""
 
 import pytest
 import torch
@@ -10,24 +10,14 @@ from laggard.models.backends.batched import find_device
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import Bound, flatten, shapes, unflatten
 
-SAMPLES, BATCH, MODELS = 40, 5, 6
 
-
-def problem(network, shape):
-    """A module, `MODELS` rows of weights, inputs, labels, and a mini-batch of indices per model."""
+def perceptron():
+    """A module in double precision, and two rows of weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = network.build(shape, 10).double()
+        module = MLP(hidden=(7,)).build((5,), 10).double()
         start = flatten(module.parameters()).detach()
-        weights = start + 0.05 * torch.randn(MODELS, len(start), dtype=torch.float64)
-        x = torch.randn(SAMPLES, *shape, dtype=torch.float64)
-        return (
-            module,
-            weights,
-            x,
-            torch.randint(10, (SAMPLES,)),
-            torch.randint(SAMPLES, (MODELS, BATCH)),
-        )
+        return module, start + 0.05 * torch.randn(2, len(start), dtype=torch.float64)
 
 
 def test_unflatten_inverts_flatten():
@@ -44,30 +34,17 @@ def test_unflatten_inverts_flatten():
 
 
 def test_bound_module_has_row_that_it_loaded():
-    module, weights, x, *_ = problem(MLP(hidden=(7,)), (5,))
-    bound = Bound(module)
+    module, weights = perceptron()
+    bound, x = Bound(module), torch.ones(1, 5, dtype=torch.float64)
     assert torch.equal(flatten(bound.load(weights[1]).parameters()), weights[1])
-    assert not torch.equal(bound.load(weights[1])(x), bound.load(weights[2])(x))
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_gradient_does_not_depend_on_other_models(threads):
-    """An odd number of parameters lets rows of a stack begin at every alignment, on which last
-    digits depend.
-    """
-    module, weights, x, y, index = problem(MLP(hidden=(37,)), (6,))
-    together = Threads(module, cross_entropy, threads).gradients(weights, x, y, index)
-    alone = Threads(module, cross_entropy, threads=1)
-    for row in range(MODELS):
-        gradient, loss = alone.gradients(weights[row : row + 1].clone(), x, y, index[row : row + 1])
-        assert torch.equal(gradient[0], together[0][row])
-        assert torch.equal(loss[0], together[1][row])
+    assert not torch.equal(bound.load(weights[1])(x), bound.load(weights[0])(x))
 
 
 def test_gradients_are_taken_under_no_grad():
-    module, weights, x, y, index = problem(MLP(hidden=(7,)), (5,))
+    module, weights = perceptron()
+    data = torch.ones(4, 5, dtype=torch.float64), torch.arange(4), torch.arange(4).expand(2, 4)
     with torch.no_grad():
-        gradients, _ = Threads(module, cross_entropy, threads=1).gradients(weights, x, y, index)
+        gradients, _ = Threads(module, cross_entropy, threads=1).gradients(weights, *data)
     assert gradients.abs().sum() > 0
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from laggard.models import DataMissingError, Dataset, Supervised, idx, mnist
+from laggard.models import Dataset, idx
 from laggard.models.files import read_libsvm
-from laggard.models.idx_files import ELEMENT_TYPES, SHA256, read_idx
+from laggard.models.idx_files import ELEMENT_TYPES, read_idx
 from laggard.models.leaf import leaf as leaf_set
 from laggard.models.leaf import read_femnist
 
@@ -39,7 +39,10 @@ def break_idx(rng, content, compress):
     return compress(rng.choice(broken))
 
 
-def check_random_idx(tmp_path, seeds):
+@pytest.mark.parametrize(
+    "seeds", [range(200), pytest.param(range(1000, 3000), marks=pytest.mark.slow)]
+)
+def test_random_idx_files_are_read_or_refused(tmp_path, seeds):
     """Half of the files have a fault."""
     for seed in seeds:
         rng = random.Random(seed)
@@ -57,35 +60,22 @@ def check_random_idx(tmp_path, seeds):
         assert "\n" not in str(caught.value)
 
 
-def test_random_idx_files_are_read_or_refused(tmp_path):
-    check_random_idx(tmp_path, range(200))
-
-
-@pytest.mark.slow
-def test_many_random_idx_files_are_read_or_refused(tmp_path):
-    check_random_idx(tmp_path, range(1000, 3000))
-
-
-def write_sets(tmp_path, suffix="", first_label=1, code=0x08):
-    """A training and a test set of 2 x 3 images with three labels."""
+def write_sets(tmp_path):
+    """A training and a test set of 2 x 3 images with the labels 1, 2 and 3."""
     rng = np.random.default_rng(0)
     arrays = {
         "x": rng.integers(0, 100, (9, 2, 3)),
-        "y": np.arange(9) % 3 + first_label,
+        "y": np.arange(9) % 3 + 1,
         "test_x": rng.integers(0, 100, (4, 2, 3)),
-        "test_y": np.arange(4) % 3 + first_label,
+        "test_y": np.arange(4) % 3 + 1,
     }
     for name, array in arrays.items():
-        kind = code if name.endswith("x") else 0x08
-        (tmp_path / f"{name}{suffix}").write_bytes(COMPRESS[suffix](idx_bytes(array, kind)))
-    paths = [str(tmp_path / f"{name}{suffix}") for name in arrays]
-    return paths, arrays
+        (tmp_path / name).write_bytes(idx_bytes(array, 0x08))
+    return [str(tmp_path / name) for name in arrays], arrays
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
-@pytest.mark.parametrize("code", [0x08, 0x0B, 0x0D])
-def test_idx_has_scaled_images_and_classes_from_zero(tmp_path, suffix, code):
-    paths, arrays = write_sets(tmp_path, suffix, code=code)
+def test_idx_has_scaled_images_and_classes_from_zero(tmp_path):
+    paths, arrays = write_sets(tmp_path)
     data = idx(*paths, first_label=1, transposed=True)
     assert (data.shape, data.classes) == ((1, 3, 2), 3)
     assert data.test_y.tolist() == [0, 1, 2, 0]
@@ -100,43 +90,6 @@ def test_idx_refuses_another_first_label_and_missing_labels(tmp_path):
         idx(*paths)
     with pytest.raises(ValueError, match=r"labels_file .*9 labels"):
         idx(paths[0], paths[3], paths[2], paths[1], 1)
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_distributed_form_of_mnist_is_read(tmp_path, monkeypatch, suffix):
-    folder = tmp_path / "MNIST" / "raw"
-    folder.mkdir(parents=True)
-    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
-    for name in list(SHA256):
-        monkeypatch.delitem(SHA256, name)
-    for prefix in ("train", "t10k"):
-        images = idx_bytes(np.ones((3, 28, 28)), 0x08)
-        (folder / f"{prefix}-images-idx3-ubyte{suffix}").write_bytes(COMPRESS[suffix](images))
-        labels = idx_bytes(np.arange(3), 0x08)
-        (folder / f"{prefix}-labels-idx1-ubyte{suffix}").write_bytes(COMPRESS[suffix](labels))
-    assert mnist().train_y.tolist() == [0, 1, 2]
-
-
-def test_edited_file_of_mnist_is_refused(tmp_path, monkeypatch):
-    folder = tmp_path / "MNIST" / "raw"
-    folder.mkdir(parents=True)
-    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        (folder / f"{name}-ubyte").write_bytes(idx_bytes(np.ones((3, 28, 28)), 0x08))
-    with pytest.raises(DataMissingError, match="as it was published"):
-        mnist()
-
-
-ROWS = "+1 1:0.5 2:1\n-1 2:0.25  # a comment\n1 1:2\n-1 1:1 2:2\n"
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_libsvm_is_read_compressed(tmp_path, suffix):
-    path = tmp_path / f"rows{suffix}"
-    path.write_bytes(COMPRESS[suffix](ROWS.encode()))
-    samples = read_libsvm(str(path), None, 0.25, 0)
-    np.testing.assert_array_equal(samples.x.toarray(), [[0.5, 1], [0, 0.25], [2, 0], [1, 2]])
-    assert samples.y.tolist() == [1, 0, 1, 0]
 
 
 LABELS = {
@@ -175,7 +128,10 @@ def write_libsvm(rng, kind):
     return lines, labels, inputs
 
 
-def check_random_libsvm(tmp_path, seeds):
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(1000, 2000), marks=pytest.mark.slow)]
+)
+def test_random_libsvm_files_are_read_or_refused(tmp_path, seeds):
     """Files are read as they were made; one line with a fault is refused, as is a kind unsaid."""
     for seed in seeds:
         rng = random.Random(seed)
@@ -208,18 +164,9 @@ def check_random_libsvm(tmp_path, seeds):
                 read_libsvm(str(path), None, 0.5, 0)
 
 
-def test_random_libsvm_files_are_read_or_refused(tmp_path):
-    check_random_libsvm(tmp_path, range(40))
-
-
-@pytest.mark.slow
-def test_many_random_libsvm_files_are_read_or_refused(tmp_path):
-    check_random_libsvm(tmp_path, range(1000, 2000))
-
-
-def leaf(users=("u0", "u1"), counts=(1, 2), data=None):
+def leaf(users=("u0", "u1"), counts=(1, 2)):
     images = {"u0": 1, "u1": 2}
-    stored = data or {
+    stored = {
         user: {"x": [[0.5] * 784] * number, "y": [1] * number} for user, number in images.items()
     }
     return {"users": list(users), "num_samples": list(counts), "user_data": stored}
@@ -242,62 +189,6 @@ def test_leaf_that_contradicts_itself_is_refused(tmp_path, document, reason):
         read_femnist(str(path), str(path))
 
 
-def test_user_in_two_leaf_files_is_one_writer(tmp_path):
-    for name in ("a1.json", "a2.json"):
-        (tmp_path / name).write_text(json.dumps(leaf()))
-    samples = read_femnist(str(tmp_path), str(tmp_path))
-    assert samples.writers.tolist() == [0, 1, 1, 0, 1, 1]
-
-
-def break_leaf(fault, users, counts, data):
-    """Plant one of seven faults."""
-    if fault == 0:
-        counts[0] += 1
-    elif fault == 1:
-        users.append(users[0])
-        counts.append(counts[0])
-    elif fault == 2:
-        data["other"] = data["u0"]
-    elif fault == 3:
-        data["u0"]["y"].append(3)
-    elif fault == 4:
-        data["u0"]["x"][0] = [0.5] * 783
-    elif fault == 5:
-        data["u0"]["y"][0] = 62
-    else:
-        del data["u0"]
-
-
-def check_random_leaf(tmp_path, seeds):
-    for seed in seeds:
-        rng = random.Random(seed)
-        counts = [rng.randrange(1, 4) for _ in range(rng.randrange(1, 5))]
-        users = [f"u{number}" for number in range(len(counts))]
-        data = {
-            user: {"x": [[0.5] * 784] * count, "y": [rng.randrange(62) for _ in range(count)]}
-            for user, count in zip(users, counts, strict=True)
-        }
-        path = tmp_path / f"{seed}.json"
-        if seed % 2 == 0:
-            path.write_text(json.dumps(leaf(users, counts, data)))
-            samples = read_femnist(str(path), str(path))
-            assert np.bincount(samples.writers).tolist() == counts
-            continue
-        break_leaf(rng.randrange(7), users, counts, data)
-        path.write_text(json.dumps(leaf(users, counts, data)))
-        with pytest.raises(ValueError, match=str(path)):
-            read_femnist(str(path), str(path))
-
-
-def test_random_leaf_files_are_read_or_refused(tmp_path):
-    check_random_leaf(tmp_path, range(60))
-
-
-@pytest.mark.slow
-def test_many_random_leaf_files_are_read_or_refused(tmp_path):
-    check_random_leaf(tmp_path, range(1000, 3000))
-
-
 def test_arrays_and_data_sets_of_torch_are_taken():
     x, y = np.arange(12.0).reshape(4, 3), [0, 1, 2, 1]
     arrays = Dataset.from_arrays(x, y, x[:2], y[:2])
@@ -308,42 +199,25 @@ def test_arrays_and_data_sets_of_torch_are_taken():
     assert (arrays.shape, arrays.classes) == ((3,), 3)
 
 
+@pytest.mark.parametrize(
+    ("y", "kind", "classes"),
+    [([0.75, 3.0, 5.25, 1.0], "numbers", 1), ([[1, 1], [0, 0], [1, 0], [0, 1]], "sets", 2)],
+)
+def test_arrays_and_data_sets_keep_numbers_and_sets(y, kind, classes):
+    x = np.eye(4)
+    pairs = list(zip(x, y, strict=True))
+    for data in (
+        Dataset.from_arrays(x, y, x, y, labels=kind),
+        Dataset.from_torch(pairs, pairs, labels=kind),
+    ):
+        assert data.train_y.tolist() == data.test_y.tolist() == y
+        assert (data.classes, data.labels, data.label_kind) == (classes, (), kind)
+
+
 @pytest.mark.parametrize(("x", "y", "test_x", "test_y", "kind", "reason"), BROKEN["arrays"])
 def test_arrays_that_do_not_fit_are_refused(x, y, test_x, test_y, kind, reason):
     with pytest.raises(ValueError, match=reason):
         Dataset.from_arrays(x, y, test_x, test_y, labels=kind)
-
-
-def test_regression_on_arrays_ends_at_least_squares():
-    """Full batches on three samples of y = 2 x + 1; a step on the labels' integers would differ."""
-    x, y = np.array([[0.0], [1.0], [2.0]]), [0.75, 3.0, 5.25]
-    pairs = list(zip(x, y, strict=True))
-    data = Dataset.from_torch(pairs, pairs, labels="numbers")
-    task = Supervised(linear, data, batch=3, dtype=torch.float64, device="cpu", threads=1)
-    weights = task.start([0])
-    batches = task.batches(0, [np.random.default_rng(0)])
-    for _ in range(500):
-        weights = weights - 0.2 * task.gradients(weights[None], [next(batches)])[0][0]
-    slope, offset = np.polyfit(x[:, 0], y, 1)
-    assert weights.flatten().tolist() == pytest.approx([slope, offset], abs=1e-9)
-
-
-def test_arrays_of_sets_are_trained_by_binary_loss():
-    y = [[1, 1], [0, 0], [1, 0]]
-    data = Dataset.from_arrays(np.eye(3), y, np.eye(3), y, labels="sets")
-    assert (data.classes, data.labels, data.label_kind) == (2, (), "sets")
-    task = Supervised(linear, data, batch=3, device="cpu", threads=1)
-    weights = torch.tensor([[1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 0.5, 0.25]])
-    outputs = weights[0, :6].reshape(2, 3).T + weights[0, 6:]
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(outputs, torch.tensor(y) * 1.0)
-    evaluation = task.evaluate(weights)
-    assert float(evaluation["test_loss"]) == pytest.approx(float(expected))
-    # right are (1, 0) of the third sample alone: the first row of outputs is (1.5, -3.75)
-    assert float(evaluation["test_accuracy"]) == pytest.approx(1 / 3)
-
-
-def linear(shape, outputs):
-    return torch.nn.Linear(shape[0], outputs)
 
 
 class Endless(torch.utils.data.IterableDataset):

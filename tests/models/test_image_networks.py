@@ -12,22 +12,18 @@ from torch.nn.functional import cross_entropy
 from laggard.models import ResNet, Supervised, Vision
 from laggard.models.flat import flatten
 from laggard.models.vision import import_torchvision
-from laggard.simulator import AllReduce, AsyncPS, Cluster, Evaluate, Rule, Stop, SyncPS, simulate
-from laggard.simulator.algorithms import SGP
+from laggard.simulator import Cluster, Rule, Stop, SyncPS, simulate
 from laggard.simulator.learning.rules import SGD
-from laggard.simulator.timing.distributions import Gamma
-from laggard.simulator.timing.slowdowns import Factor
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 from tests.models.images import images
+from tests.models.plain import gradient_by_torch
 
 DATA = images()
 BATCH = 16
-NORMS = pytest.mark.parametrize("norm", ["group", "batch"])
 
 
-def resnet8(norm="batch", data=DATA, **given):
-    given = {"threads": 1, "device": "cpu", **given}
-    return Supervised(ResNet(8, norm).build, data, BATCH, **given)
+def resnet8(norm, dtype):
+    return Supervised(ResNet(8, norm).build, DATA, BATCH, threads=1, device="cpu", dtype=dtype)
 
 
 def torch_module(norm, seed, dtype):
@@ -50,21 +46,7 @@ def train_by_torch(norm, dtype, steps, lr, momentum):
     return module
 
 
-def check_training(norm, dtype, steps, tolerance):
-    rule = Rule(SGD(momentum=0.9), lr=0.02)
-    outcome = simulate(
-        Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps)
-    )
-    module = train_by_torch(norm, dtype, steps, lr=0.02, momentum=0.9)
-    expected = flatten(module.parameters()).detach()
-    assert (
-        expected - flatten(torch_module(norm, start_seed(0), dtype).parameters())
-    ).abs().max() > 0.01
-    torch.testing.assert_close(outcome.weights[0], expected, rtol=0, atol=tolerance)
-    return outcome.weights, module
-
-
-@NORMS
+@pytest.mark.parametrize("norm", ["group", "batch"])
 @pytest.mark.parametrize(
     ("dtype", "steps", "tolerance"),
     [
@@ -74,38 +56,15 @@ def check_training(norm, dtype, steps, tolerance):
     ],
 )
 def test_sgd_is_training_loop_of_torch(norm, dtype, steps, tolerance):
-    check_training(norm, dtype, steps, tolerance)
-
-
-CLUSTER = Cluster(4, Gamma(0.01, 0.3), slowdowns=[Factor(worker=1, factor=4.0)])
-METHODS = {"async_ps": AsyncPS(Rule(lr=0.05)), "sgp": SGP(Rule(lr=0.1))}
-
-
-def learn(algorithm, updates, **given):
-    stop, evaluate = Stop(updates=updates), Evaluate(every_updates=updates)
-    return simulate(CLUSTER, algorithm, resnet8(**given), stop=stop, evaluate=evaluate)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_resnet_with_batch_norm_learns(method):
-    metrics = learn(METHODS[method], 30).metrics
-    assert metrics["test_accuracy"][0] < 0.6
-    assert metrics["test_accuracy"][-1] > 0.9
-
-
-def test_resnet_learns_same_bits_on_any_threads():
-    one, two = (learn(METHODS["async_ps"], 12, threads=threads) for threads in (1, 3))
-    assert torch.equal(one.weights, two.weights)
-    assert (one.metrics["test_loss"] == two.metrics["test_loss"]).all()
-
-
-def test_resnet_learns_alike_on_both_backends():
-    one, two = (
-        learn(AllReduce(Rule(lr=0.1)), 3, dtype=torch.float64, backend=backend)
-        for backend in ("threads", "vmap")
+    rule = Rule(SGD(momentum=0.9), lr=0.02)
+    outcome = simulate(
+        Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps)
     )
-    torch.testing.assert_close(one.weights, two.weights, rtol=1e-9, atol=1e-9)
-    assert abs(one.metrics["test_loss"] - two.metrics["test_loss"]).max() < 1e-9
+    module = train_by_torch(norm, dtype, steps, lr=0.02, momentum=0.9)
+    expected = flatten(module.parameters()).detach()
+    start = flatten(torch_module(norm, start_seed(0), dtype).parameters())
+    assert (expected - start).abs().max() > 0.01
+    torch.testing.assert_close(outcome.weights[0], expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -182,14 +141,12 @@ def test_single_channel_is_taken_three_times():
 def test_gradient_is_that_of_torch_without_dropout(name):
     data = images(64, shape=(3, 32, 32)).to("cpu", torch.float64)
     task = Supervised(Vision(name).build, data, BATCH, threads=1, dtype=torch.float64, device="cpu")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        module = import_torchvision().models.get_model(name, num_classes=data.classes).double()
+    module = import_torchvision().models.get_model(name, num_classes=data.classes).double()
     for layer in module.modules():
         layer.train(not isinstance(layer, nn.Dropout))
     batch = next(task.batches(0, [stream(0, BATCHES, 0)]))
-    loss = cross_entropy(module(data.train_x[batch]), data.train_y[batch])
-    expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
-    gradients, losses = task.gradients(task.start([5])[None], [batch])
+    weights = task.start([5])
+    expected, loss = gradient_by_torch(module, weights[0], data.train_x[batch], data.train_y[batch])
+    gradients, losses = task.gradients(weights[None], [batch])
     torch.testing.assert_close(gradients[0, 0], expected, rtol=1e-11, atol=1e-11)
     assert losses[0, 0].item() == pytest.approx(loss.item(), rel=1e-12)

@@ -176,10 +176,6 @@ def test_regulariser_does_not_depend_on_other_models():
         torch.set_num_threads(threads)
 
 
-def test_plain_cross_entropy_is_function_of_torch():
-    assert CrossEntropyLoss().function() is torch.nn.functional.cross_entropy
-
-
 def test_logistic_loss_needs_two_classes():
     with pytest.raises(
         ValueError, match="expected cross_entropy or squared, since there are 4 classes"

@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import ResNet, Supervised
-from laggard.models.flat import flatten
 from laggard.models.recalibration import CALIBRATED
 from tests.models.images import images
+from tests.models.plain import gradient_by_torch
 
 DATA = images(samples=200)
 BATCH = 12
@@ -51,17 +51,12 @@ def supervised(network, data=DATA, **given):
     return Supervised(NETWORKS[network], data, BATCH, **given)
 
 
-def load(network, weights, data=DATA):
-    """Torch's own module in training mode with these weights, and no running statistics yet."""
-    module = NETWORKS[network](data.shape, data.classes).double()
-    nn.utils.vector_to_parameters(weights, module.parameters())
-    return module
-
-
-def recalibrate(module, data):
+def recalibrated(network, weights, data=DATA):
     """As torch does it: running statistics are averages over the mini-batches that pass by; then
     evaluation mode.
     """
+    module = NETWORKS[network](data.shape, data.classes).double()
+    nn.utils.vector_to_parameters(weights, module.parameters())
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
             layer.reset_running_stats()
@@ -81,7 +76,7 @@ def test_evaluation_is_torch_after_recalibration(network, backend):
     weights = task.start([0, 1]) * 1.1
     found = task.evaluate(weights)
     for member, row in enumerate(weights):
-        module = recalibrate(load(network, row), DATA)
+        module = recalibrated(network, row)
         with torch.no_grad():
             logits = module(DATA.test_x.double())
         loss = cross_entropy(logits, DATA.test_y)
@@ -98,10 +93,10 @@ def test_gradient_has_statistics_of_own_mini_batch(network, backend):
     (batch,) = [next(task.batches(0, [np.random.default_rng(1)]))]
     gradients, losses = task.gradients(weights, [batch])
     for member in range(2):
-        module = load(network, weights[0, member])
-        loss = cross_entropy(module(DATA.train_x[batch].double()), DATA.train_y[batch])
-        plain = torch.autograd.grad(loss, tuple(module.parameters()), materialize_grads=True)
-        torch.testing.assert_close(gradients[0, member], flatten(plain), rtol=1e-10, atol=1e-10)
+        module, row = NETWORKS[network](DATA.shape, DATA.classes).double(), weights[0, member]
+        x, y = DATA.train_x[batch].double(), DATA.train_y[batch]
+        gradient, loss = gradient_by_torch(module, row, x, y)
+        torch.testing.assert_close(gradients[0, member], gradient, rtol=1e-10, atol=1e-10)
         assert losses[0, member].item() == pytest.approx(loss.item(), rel=1e-12)
 
 

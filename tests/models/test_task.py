@@ -13,13 +13,11 @@ from laggard.models import (
     MLP,
     ByLabel,
     Disjoint,
-    Logistic,
     Quadratic,
     Supervised,
     synthetic,
 )
 from laggard.models.task import member_losses
-from laggard.simulator.learning.task import Task
 
 DATA = synthetic(samples=50, features=4, classes=3)
 
@@ -28,25 +26,12 @@ def task(**options):
     return Supervised(MLP(hidden=(6,)).build, DATA, **{"batch": 8, "threads": 2, **options})
 
 
-every_task = pytest.mark.parametrize(
-    "made",
-    [task(), task(backend="vmap"), Quadratic(dim=30, noise=1.0)],
-    ids=["threads", "vmap", "quadratic"],
-)
-
-
 def rng(seed):
     return np.random.default_rng(seed)
 
 
 def drawn(iterator, count):
     return [batch.tolist() for batch in islice(iterator, count)]
-
-
-@every_task
-def test_every_task_fulfils_protocol(made):
-    assert isinstance(made, Task)
-    assert made.start([0]).shape == (1, made.params)
 
 
 def test_start_is_that_of_torch_by_seed():
@@ -79,15 +64,6 @@ def test_large_batch_repeats_samples_of_shard():
     assert np.unique(batch, return_counts=True)[1].tolist() == [3] * 10
 
 
-def test_another_worker_leaves_batches_of_others():
-    streams = np.random.SeedSequence(0).spawn(9)
-    eight, nine = task(workers=8), task(workers=9)
-    for rank in range(8):
-        before = drawn(eight.batches(rank, [rng(streams[rank])]), 10)
-        assert before == drawn(nine.batches(rank, [rng(streams[rank])]), 10)
-        assert before != drawn(nine.batches(8, [rng(streams[8])]), 10)
-
-
 def test_worker_draws_from_own_shard():
     made = task(partition=ByLabel(), workers=3, partition_seed=1)
     seen = [set(np.concatenate(drawn(made.batches(rank, [rng(0)]), 20))) for rank in range(3)]
@@ -97,17 +73,11 @@ def test_worker_draws_from_own_shard():
     assert drawn(again.batches(1, [rng(0)]), 20) == drawn(made.batches(1, [rng(0)]), 20)
 
 
-def test_members_draw_as_if_alone():
-    together = list(islice(task().batches(0, [rng(1), rng(2)]), 9))
-    assert together[0].shape == (2, 8)
-    for member, seed in enumerate((1, 2)):
-        alone = drawn(task().batches(0, [rng(seed)]), 9)
-        assert [batch[member].tolist() for batch in together] == alone
-
-
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "by autograd"])
 @pytest.mark.parametrize("own", [False, True], ids=["shared batches", "own batches"])
-def test_ensemble_is_its_members(own):
-    made = task()
+def test_ensemble_is_its_members(own, dtype):
+    """An odd number of parameters lets rows begin at every alignment, on which last digits depend."""
+    made = task(dtype=dtype)
     weights = made.start(range(12)).reshape(4, 3, -1)
     batches = list(islice(made.batches(0, [rng(seed) for seed in range(3 if own else 1)]), 4))
     gradients, losses = made.gradients(weights, batches)
@@ -123,7 +93,11 @@ def test_ensemble_is_its_members(own):
             assert torch.equal(value[0], measures[name][member])
 
 
-@every_task
+@pytest.mark.parametrize(
+    "made",
+    [task(), task(backend="vmap"), Quadratic(dim=30, noise=1.0)],
+    ids=["threads", "vmap", "quadratic"],
+)
 def test_weights_are_left_unchanged(made):
     weights = made.start([0, 1]).clone()[None]
     copy, version = weights.clone(), weights._version
@@ -133,29 +107,12 @@ def test_weights_are_left_unchanged(made):
     assert weights._version == version
 
 
-def test_evaluation_is_loss_and_accuracy_of_test_set():
-    made = Supervised(Logistic().build, DATA, batch=8, dtype=torch.float64)
-    weights = made.start([0, 1])
-    measures = made.evaluate(weights)
-    matrix, bias = weights[1, :12].view(3, 4), weights[1, 12:]
-    logits = DATA.test_x.double() @ matrix.T + bias
-    losses = logits.logsumexp(dim=1) - logits[range(len(logits)), DATA.test_y]
-    assert measures["test_loss"][1].item() == pytest.approx(losses.mean().item(), abs=1e-12)
-    accuracy = (logits.argmax(dim=1) == DATA.test_y).double().mean()
-    assert measures["test_accuracy"][1].item() == pytest.approx(accuracy.item())
-
-
-def batch_norm(shape, classes):
-    return nn.BatchNorm1d(4)
-
-
 @pytest.mark.parametrize(
     ("make", "text"),
     [
         (lambda: task(batch=0), "batch = 0"),
         (lambda: task(partition=Disjoint()), "workers = None"),
         (lambda: task(partition=Disjoint(), workers=3).batches(3, [rng(0)]), "rank 3"),
-        (lambda: Supervised(batch_norm, DATA, batch=1), "batch = 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make, text):

@@ -18,6 +18,7 @@ from laggard.models import (
 from laggard.models.flat import flatten
 from laggard.models.layers import layers
 from laggard.models.modules import Attention
+from tests.models.plain import gradient_by_torch
 
 POSITIONS, CLASSES = 12, 27
 SMALL = Transformer(width=16, blocks=2, heads=2)
@@ -38,11 +39,8 @@ def supervised(data, network=SMALL, **given):
     )
 
 
-def loaded(weights):
-    """The small network with these weights."""
-    module = SMALL.build((POSITIONS,), CLASSES).double()
-    nn.utils.vector_to_parameters(weights, module.parameters())
-    return module
+def mean_over_positions(logits, labels):
+    return cross_entropy(logits.movedim(-1, 1), labels)
 
 
 def test_transformer_has_parameters_of_text_book():
@@ -99,10 +97,9 @@ def test_gradient_is_of_mean_over_samples_and_positions(text, backend):
     batches = [next(task.batches(0, [np.random.default_rng(seed)])) for seed in (0, 1)]
     gradients, losses = task.gradients(weights, batches)
     for update, member in np.ndindex(2, 2):
-        module, index = loaded(weights[update, member]), batches[update].long()
-        log = module(text.train_x[index].double()).log_softmax(-1)
-        loss = -log.gather(-1, text.train_y[index].unsqueeze(-1)).mean()
-        expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
+        module, row = SMALL.build((POSITIONS,), CLASSES).double(), weights[update, member]
+        x, y = text.train_x[batches[update]].double(), text.train_y[batches[update]]
+        expected, loss = gradient_by_torch(module, row, x, y, mean_over_positions)
         assert losses[update, member].item() == pytest.approx(loss.item(), rel=1e-12)
         assert (gradients[update, member] - expected).abs().max() < 1e-12
 
@@ -110,11 +107,13 @@ def test_gradient_is_of_mean_over_samples_and_positions(text, backend):
 def test_evaluation_is_mean_over_characters_of_test_set(text):
     task = supervised(text)
     weights = task.start([4])
-    logits = loaded(weights[0])(text.test_x.double())
+    module = SMALL.build((POSITIONS,), CLASSES).double()
+    nn.utils.vector_to_parameters(weights[0], module.parameters())
+    logits = module(text.test_x.double())
     found = task.evaluate(weights)
     hits = (logits.argmax(-1) == text.test_y).double().mean()
     assert found["test_accuracy"].item() == pytest.approx(hits.item())
-    loss = cross_entropy(logits.movedim(-1, 1), text.test_y)
+    loss = mean_over_positions(logits, text.test_y)
     assert found["test_loss"].item() == pytest.approx(loss.item(), rel=1e-12)
 
 

@@ -11,8 +11,9 @@ from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.batched import Batched, describe, exact_arithmetic
 from laggard.models.backends.choice import BACKEND_NAMES, choose
 from laggard.models.backends.graphs import RECORD, Graphs
-from laggard.models.backends.unfolded import Unfolded, unfoldable
+from laggard.models.backends.unfolded import Unfolded
 from laggard.models.flat import flatten
+from tests.models.plain import gradient_by_torch
 
 SAMPLES, BATCH, MODELS, CLASSES = 30, 4, 5, 10
 IMAGE = (1, 28, 28)
@@ -117,14 +118,11 @@ def problem(network, dtype, models=MODELS):
 
 def plainly(module, weights, x, y, index):
     """Gradients and losses by autograd, a model after the other."""
-    gradients, losses = [], []
-    for row, batch in zip(weights, index, strict=True):
-        nn.utils.vector_to_parameters(row, module.parameters())
-        loss = cross_entropy(module(x[batch]), y[batch])
-        found = torch.autograd.grad(loss, tuple(module.parameters()), materialize_grads=True)
-        gradients.append(flatten(found))
-        losses.append(loss.detach())
-    return torch.stack(gradients), torch.stack(losses)
+    found = [
+        gradient_by_torch(module, row, x[batch], y[batch])
+        for row, batch in zip(weights, index, strict=True)
+    ]
+    return [torch.stack(column) for column in zip(*found, strict=True)]
 
 
 def check(backend, found, tolerance):
@@ -150,11 +148,6 @@ def test_gradients_are_those_of_autograd(name, network, dtype, tolerance):
             choose(name, found[0], cross_entropy, torch.device("cpu"), threads=1)
         return
     check(choose(name, found[0], cross_entropy, torch.device("cpu"), threads=1), found, tolerance)
-
-
-@each
-def test_plain_sequences_alone_are_unfolded(network):
-    assert unfoldable(ALL[network][0]()) == (network in PLAIN)
 
 
 def test_custom_loss_is_mean_of_mini_batch():

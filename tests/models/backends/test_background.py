@@ -2,15 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from itertools import permutations
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
 
 from laggard.models import MLP, Augmentation, Supervised, synthetic, synthetic_images
 from laggard.models.backends.background import BackgroundGradients
-from laggard.models.backends.threads import Threads
 from laggard.models.losses import CrossEntropyLoss
 
 ROWS = 4
@@ -114,23 +111,6 @@ def asked(task, members, seed=0):
     return weights, [torch.randint(60, (8,)) for _ in range(3)]
 
 
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("threads", [2, 5])
-def test_results_are_those_of_waiting_call(members, threads):
-    """The order of requests is arbitrary, and one model has diverged."""
-    given = task(threads=threads)
-    weights, batches = asked(given, members)
-    weights[1, -1, -1] = float("nan")
-    gradients, losses = given.gradients(weights, batches)
-    for order in permutations(range(3)):
-        call = given.submit(weights, batches)
-        for number in order:
-            gradient, loss = call.result(number)
-            assert torch.equal(gradient.view(torch.int32), gradients[number].view(torch.int32))
-            assert torch.equal(loss.view(torch.int32), losses[number].view(torch.int32))
-    assert int(losses.isnan().sum()) == 1
-
-
 def test_only_compiled_gradients_run_in_background():
     """Other gradients would hold the interpreter's lock: torch computes regularisers, augmentation
     and dropout.
@@ -152,8 +132,3 @@ def test_indices_out_of_range_are_refused():
     batches[2][7] = 60
     with pytest.raises(IndexError, match="index 60: expected 0 to 59"):
         given.submit(weights, batches)
-
-
-def test_caller_counts_among_threads():
-    backend = Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy, threads=3)
-    assert backend._background._max_workers == 2

@@ -18,11 +18,12 @@ from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 from laggard import compiled_cache
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
-from laggard.models.backends.compiled import compiler, kernels, network
+from laggard.models.backends.compiled import compiler, kernels
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import LARGEST_KERNEL, build_plan
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
+from tests.models.plain import gradient_by_torch
 
 SAMPLES, CLASSES, MODELS = 40, 4, 3
 chain = nn.Sequential
@@ -95,9 +96,9 @@ def compiled(module, weights, x, y, index, threads=1, loss=cross_entropy):
 
 
 def by_autograd(module, weights, x, y, index, loss=cross_entropy):
-    autograd = Autograd(copy.deepcopy(module), loss)
+    other = copy.deepcopy(module)
     found = [
-        autograd.gradient(row, x[batch], y[batch])
+        gradient_by_torch(other, row, x[batch], y[batch], loss)
         for row, batch in zip(weights, index.long(), strict=True)
     ]
     return [torch.stack(column) for column in zip(*found, strict=True)]
@@ -196,21 +197,6 @@ def test_changed_data_are_checked_again():
     y[0] = CLASSES
     with pytest.raises(IndexError, match="label"):
         backend.gradients(weights, x, y, index)
-
-
-def test_same_data_are_checked_once(monkeypatch):
-    """The number of calls and the mini-batches do not matter."""
-    module, weights, x, y, index = problem("mlp", 5)
-    checked, check = [], network._check_range
-    monkeypatch.setattr(
-        network, "_check_range", lambda name, *rest: (checked.append(name), check(name, *rest))
-    )
-    backend = Threads(module, cross_entropy, 1)
-    for _ in range(3):
-        backend.gradients(weights, x, y, index)
-    assert checked.count("label") == 1
-    backend.gradients(weights, x.clone(), y, index)
-    assert checked.count("label") == 2
 
 
 def smoothed(outputs, targets):

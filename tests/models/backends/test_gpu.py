@@ -84,14 +84,6 @@ def test_replayed_graph_computes_new_values(kind, tolerance):
         torch.testing.assert_close(mine[1], its[1], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["vmap", "unfold", "unfold-graphs"])
-def test_same_call_gives_same_bits(name):
-    module, *rest = problem(33)
-    one, other = (choose(name, module, cross_entropy, GPU).gradients(*rest) for _ in range(2))
-    assert torch.equal(one[0], other[0])
-    assert torch.equal(one[1], other[1])
-
-
 def test_pieces_stay_within_free_memory():
     module, weights, x, y, index = problem(1000)
     backend = Unfolded(module, cross_entropy)
@@ -153,13 +145,6 @@ def test_run_has_same_bits_twice():
     one, other = learnt("unfold-graphs", "cuda"), learnt("unfold-graphs", "cuda")
     assert torch.equal(one, other)
     torch.testing.assert_close(one, learnt("threads", "cpu"), rtol=1e-3, atol=1e-4)
-
-
-def test_auto_chooses_backend_by_time():
-    task = _task("auto")
-    given = {"stop": Stop(updates=6), "ensemble": 2}
-    simulate(Cluster(1), ALGORITHMS["delayed"](Rule(), delay=3), task, **given)
-    assert set(task.backend.split(", ")) <= set(BACKEND_NAMES) - {"auto", "threads"}
 
 
 def _task(backend, device="cuda"):

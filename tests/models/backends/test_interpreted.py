@@ -14,11 +14,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.compiled_cache import execute_source
-from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, network
 from laggard.models.backends.compiled.compiler import source
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
+from tests.models.plain import gradient_by_torch
 
 SAMPLES, CLASSES = 37, 3
 
@@ -74,7 +74,7 @@ def random_network(rng):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 100))]
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 100))]
 )
 def test_random_networks_have_gradients_of_autograd(seed):
     rng = np.random.default_rng(seed)
@@ -86,15 +86,15 @@ def test_random_networks_have_gradients_of_autograd(seed):
         x, y = torch.randn(SAMPLES, *shape), torch.randint(CLASSES, (SAMPLES,))
     x[..., : shape[2] // 3] = -0.4  # ties where it is pooled
     index = torch.from_numpy(rng.integers(SAMPLES, size=(2, int(rng.integers(1, 40)))))
-    autograd = Autograd(copy.deepcopy(module), cross_entropy)
+    other = copy.deepcopy(module)
     backend = Threads(module, cross_entropy, 1)
     backend._mine = None  # autograd would need it
     gradients, losses = backend.gradients(weights, x, y, index)
     outputs = backend.outputs(weights, x)
     for row, batch in enumerate(index):
-        gradient, loss = autograd.gradient(weights[row], x[batch], y[batch])
+        gradient, loss = gradient_by_torch(other, weights[row], x[batch], y[batch])
         assert abs(losses[row] - loss) < 1e-6 * max(1, loss)
         # 0 where all units are dead
         assert (gradients[row] - gradient).abs().max() <= 2e-6 * gradient.abs().max()
-        expected = autograd.outputs(weights[row], x)
+        expected = other(x).detach()
         assert (outputs[row] - expected).abs().max() <= 2e-6 * expected.abs().max()
