@@ -1,70 +1,16 @@
-"""Residual networks learn as torch's own training loop does, and the classifiers of torchvision are
-torchvision's.
-"""
-
-from itertools import islice
+"""Residual networks are those of their paper, and the classifiers of torchvision torchvision's."""
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from laggard.models import ResNet, Supervised, Vision
-from laggard.models.flat import flatten
 from laggard.models.vision import import_torchvision
-from laggard.simulator import Cluster, Rule, Stop, SyncPS, simulate
-from laggard.simulator.learning.rules import SGD
-from laggard.simulator.timing.streams import BATCHES, start_seed, stream
+from laggard.simulator.timing.streams import BATCHES, stream
 from tests.models.images import images
 from tests.models.plain import gradient_by_torch
 
-DATA = images()
 BATCH = 16
-
-
-def resnet8(norm, dtype):
-    return Supervised(ResNet(8, norm).build, DATA, BATCH, threads=1, device="cpu", dtype=dtype)
-
-
-def torch_module(norm, seed, dtype):
-    """The network in training mode, with running statistics."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return ResNet(8, norm).build(DATA.shape, DATA.classes).to(dtype)
-
-
-def train_by_torch(norm, dtype, steps, lr, momentum):
-    """Torch's own training loop, on the mini-batches that a single worker has."""
-    module = torch_module(norm, start_seed(0), dtype)
-    optimizer = torch.optim.SGD(module.parameters(), lr=lr, momentum=momentum)
-    data = DATA.to("cpu", dtype)
-    for batch in islice(resnet8(norm, dtype=dtype).batches(0, [stream(0, BATCHES, 0)]), steps):
-        optimizer.zero_grad()
-        loss = cross_entropy(module(data.train_x[batch]), data.train_y[batch])
-        loss.backward()
-        optimizer.step()
-    return module
-
-
-@pytest.mark.parametrize("norm", ["group", "batch"])
-@pytest.mark.parametrize(
-    ("dtype", "steps", "tolerance"),
-    [
-        (torch.float32, 10, 1e-5),
-        (torch.float64, 10, 1e-11),
-        pytest.param(torch.float64, 200, 1e-11, marks=pytest.mark.slow),
-    ],
-)
-def test_sgd_is_training_loop_of_torch(norm, dtype, steps, tolerance):
-    rule = Rule(SGD(momentum=0.9), lr=0.02)
-    outcome = simulate(
-        Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps)
-    )
-    module = train_by_torch(norm, dtype, steps, lr=0.02, momentum=0.9)
-    expected = flatten(module.parameters()).detach()
-    start = flatten(torch_module(norm, start_seed(0), dtype).parameters())
-    assert (expected - start).abs().max() > 0.01
-    torch.testing.assert_close(outcome.weights[0], expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -161,11 +161,3 @@ def test_evaluation_takes_samples_that_fit(free, passes):
     for _ in range(2):
         assert torch.equal(chunked.outputs(weights, x), expected)
     assert len(echo.calls) - before == 2 * passes
-
-
-def test_evaluation_on_cpu_takes_250_samples():
-    echo = Echo()
-    chunked = Chunked(echo)
-    for _ in range(3):
-        chunked.outputs(torch.rand(4, PARAMS), torch.rand(SAMPLES))
-    assert echo.calls == [4] * 9

@@ -11,11 +11,9 @@ from laggard.simulator import (
     Algorithm,
     AsyncPS,
     Cluster,
-    KAsync,
     Network,
     Rule,
     Stop,
-    SyncPS,
     simulate,
 )
 from laggard.simulator.algorithms import ALGORITHMS
@@ -49,14 +47,6 @@ def test_asynchronous_server_goes_on_without_worker():
     assert outcome.updates["time"][outcome.updates["status"] == "cancelled"].tolist() == [10.5]
     assert outcome.workers["down"].tolist() == [0, 0, 10, 0]
     assert outcome.reached == "time"
-
-
-@pytest.mark.parametrize("algorithm", [SyncPS(Rule()), KAsync(Rule(), wait_for=4)])
-def test_synchronous_server_stalls_without_worker(algorithm):
-    outcome = crashed(algorithm, Crash(1, at=3.5), network=Network(), updates=6)
-    assert outcome.reached == "stalled"
-    assert "node 0 waits since 4 s" in outcome.stalled
-    assert outcome.progress.updates == 3
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_one_shard_alone_goes_back():
     assert (outcome.updates["status"] == "applied").all()
 
 
-def test_second_crash_goes_back_to_same_checkpoint():
-    crashes = [ServerCrash(at=at, restore_seconds=0.1) for at in (5.5, 7.5, 9.5)]
-    cluster = Cluster(1, checkpoint=Checkpoint(every_updates=3), server_crashes=crashes)
-    outcome = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=11))
-    assert outcome.restores["version"].tolist() == [5, 7, 9]
-    assert outcome.restores["lost"].tolist() == [2, 2, 2]
-
-
 METHODS = {
     "async_ps": AsyncPS(Rule()),
     "async_ps, accumulate 5": AsyncPS(Rule(), accumulate=5),

@@ -261,6 +261,23 @@ def test_messages_are_logged_at_departure():
 LAWS = costs(Gamma(0.05, 0.5), Exponential(0.02), Gamma(0.03, 1.0))
 
 
+WITH_A_SERVER = sorted(name for name, method in ALGORITHMS.items() if hasattr(method, "server"))
+WITH_A_SERVER.remove("delayed_stages")  # it has a single worker
+CRASHES = [Crash(1, at=7.0, back=9.0), Crash(2, at=7.5, back=12.0)]
+
+
+@pytest.mark.parametrize("name", WITH_A_SERVER)
+def test_every_method_goes_on_where_messages_cost_time(name):
+    network, nodes = Network(bandwidth=200.0, latency=0.01, message_bytes=2.0), {}
+    cluster = Cluster(4, Gamma(1.0, 0.6), CRASHES, network, **LAWS)
+    algorithm, stop = ALGORITHMS[name](Rule()), Stop(updates=60, time=5000.0)
+    outcome = simulate(cluster, algorithm, stop=stop, observe=lambda run: nodes.update(run.nodes))
+    assert outcome.reached == ("updates" if algorithm.readmits else "stalled")
+    for node in nodes.values():
+        assert sum(node.spent) == pytest.approx(outcome.progress.time)
+    assert nodes[SERVER].spent[BUSY] > 0
+
+
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "k_batch_sync", "p3", "fedavg"])
 def test_constant_law_is_its_number(name):
     prints = []

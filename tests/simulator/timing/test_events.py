@@ -157,7 +157,7 @@ def test_receive_behind_withdrawn_one_moves_up():
             node.send(1, "news")
         else:
             stop, later = node.receive(), node.receive()
-            yield node.work(1.0) | stop
+            yield node.work(1.0) | (stop | node.receive(tag="other"))
             seen.append(((yield later), stop.fired, node.now))
 
     run(role, workers=2)
