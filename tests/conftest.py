@@ -40,19 +40,7 @@ def quadratic():
 @pytest.fixture(scope="session")
 def perceptron():
     """A small network with real back-propagation, in double precision, on one thread."""
-    return perceptron_with("threads")
-
-
-@pytest.fixture(scope="session", params=["vmap", "unfold", "vmap-graphs", "unfold-graphs"])
-def batched(request):
-    """The same network, all models in one call, in every way there is."""
-    return perceptron_with(request.param)
-
-
-def perceptron_with(backend):
     from laggard.models import MLP
 
     data = synthetic(samples=120, features=6, classes=3)
-    return Supervised(
-        MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, threads=1, backend=backend
-    )
+    return Supervised(MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, threads=1)

@@ -224,9 +224,7 @@ def test_algorithms_use_the_node_protocol_only():
     assert beyond_the_node(sources()) == []
 
 
-@pytest.mark.parametrize(
-    "line", ["node.crash()", "node.mailbox.clear()", "node._work = None", "self._node.spent"]
-)
+@pytest.mark.parametrize("line", ["node.mailbox.clear()", "node._work = None", "self._node.spent"])
 def test_algorithm_that_uses_the_engine_is_found(line):
     found = sources()
     found["laggard.simulator.algorithms.delayed"] += f"\n\ndef reach(self, node):\n    {line}\n"

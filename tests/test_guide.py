@@ -138,12 +138,6 @@ def test_job_of_the_guide_resumes_after_sigterm(tmp_path):
     assert not list(results.glob(".*"))
 
 
-def test_guide_shows_plugins():
-    saved = {block.file: block.body for block in guide_blocks() if block.file}
-    assert {"study.yaml", "top_k.py", "shares.py", "moons.py"} <= set(saved)
-    assert "gradient.map(" in saved["top_k.py"]
-
-
 def test_every_method_is_listed_with_its_source():
     """A source's years are those of the docstring."""
     page = METHODS.read_text()

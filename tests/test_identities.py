@@ -2,24 +2,19 @@
 hold the others.
 """
 
-import numpy as np
 import pytest
 import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import (
-    SGP,
-    AllReduce,
     AsyncPS,
     Cluster,
     Evaluate,
     Rule,
     Stop,
-    SyncPS,
     simulate,
 )
 from laggard.simulator.learning.rules import (
-    Adam,
     DCASGDa,
     DelayAdaptive,
     GapAware,
@@ -28,7 +23,6 @@ from laggard.simulator.learning.rules import (
 from laggard.simulator.timing.distributions import Gamma
 from tests.theory.trials import TORCH
 
-LR = 0.03
 UPDATES = 24
 OPTIMISERS = {name: optimizer for name, (optimizer, _) in TORCH.items()}
 every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
@@ -69,37 +63,6 @@ def test_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron):
                 cluster, AsyncPS(rule(lr, strength, length)), task, learning_seeds=[seed]
             )
             assert torch.equal(together[member : member + 1], alone)
-
-
-@pytest.mark.parametrize("algorithm", [SyncPS, AsyncPS, SGP, lambda rule: AllReduce(rule, "ring")])
-def test_every_backend_learns_like_the_slow_path(algorithm, perceptron, batched):
-    """One gradient after the other by threads, against all in flight and all members in one call;
-    up to rounding.
-    """
-    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
-    rates = torch.tensor([0.01, 0.05, 0.1], dtype=torch.float64)[:, None]
-    rule = Rule(Adam(), lr=rates, compensation=DCASGDa(strength=2.0))
-    seeds = [5, 6, 6]
-    slow = weights_of(cluster, algorithm(rule), perceptron, learning_seeds=seeds, defer=False)
-    fast = weights_of(cluster, algorithm(rule), batched, learning_seeds=seeds)
-    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
-
-
-@every_optimiser
-def test_diverged_member_leaves_the_others_untouched(name, quadratic):
-    cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
-    lr = torch.tensor([LR, float(np.finfo(float).max), LR], dtype=torch.float64)[:, None]
-    outcome = simulate(
-        cluster,
-        AsyncPS(Rule(OPTIMISERS[name], lr=lr)),
-        quadratic,
-        stop=Stop(updates=UPDATES),
-        ensemble=3,
-    )
-    assert outcome.diverged[0] is outcome.diverged[2] is None
-    assert outcome.diverged[1].updates <= UPDATES
-    alone = weights_of(cluster, AsyncPS(Rule(OPTIMISERS[name], lr=LR)), quadratic)
-    assert torch.equal(outcome.weights[::2], alone.expand(2, -1))
 
 
 @pytest.mark.parametrize("on", ["gradient", "step"])

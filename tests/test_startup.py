@@ -20,11 +20,9 @@ HEAVY = (
 TABLES = ("pandas", "pyarrow", "safetensors")
 WITHOUT = {
     "--help": (*HEAVY, *TABLES, "numpy", "pydantic", "simpy"),
-    "--version": (*HEAVY, *TABLES, "numpy", "pydantic", "simpy"),
     "list": (*HEAVY, *TABLES),
     "list lenet5": (*HEAVY, *TABLES),
     "validate configs/quickstart.yaml": (*HEAVY, *TABLES),
-    "validate configs/delay_grid.yaml": (*HEAVY, *TABLES),
     "validate configs/data/femnist.yaml": (*HEAVY, *TABLES),
     "new law unheard_of": (*HEAVY, *TABLES),
     "table RESULT": HEAVY,
