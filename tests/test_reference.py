@@ -28,16 +28,15 @@ from laggard.simulator import ALGORITHMS
 from laggard.simulator.errors import Positive, Settings
 from tests.documents import ROOT
 
-spec = spec_from_file_location("reference", ROOT / "docs/reference.py")
-assert spec
-assert spec.loader
-reference = module_from_spec(spec)
-spec.loader.exec_module(reference)
-spec = spec_from_file_location("rendering", ROOT / "docs/rendering.py")
-assert spec
-assert spec.loader
-rendering = module_from_spec(spec)
-spec.loader.exec_module(rendering)
+
+def module_of_docs(name):
+    spec = spec_from_file_location(name, ROOT / f"docs/{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reference, rendering = map(module_of_docs, ("reference", "rendering"))
 
 PHYSICAL = re.compile(
     r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$"

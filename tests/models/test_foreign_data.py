@@ -17,6 +17,7 @@ from laggard.models.files import read_libsvm
 from laggard.models.idx_files import ELEMENT_TYPES, read_idx
 from laggard.models.leaf import leaf as leaf_set
 from laggard.models.leaf import read_femnist
+from tests.models.releases import leaf_document
 
 BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -164,27 +165,20 @@ def test_random_libsvm_files_are_read_or_refused(tmp_path, seeds):
                 read_libsvm(str(path), None, 0.5, 0)
 
 
-def leaf(users=("u0", "u1"), counts=(1, 2)):
-    images = {"u0": 1, "u1": 2}
-    stored = {
-        user: {"x": [[0.5] * 784] * number, "y": [1] * number} for user, number in images.items()
-    }
-    return {"users": list(users), "num_samples": list(counts), "user_data": stored}
-
-
 @pytest.mark.parametrize(
-    ("document", "reason"),
+    ("users", "counts", "reason"),
     [
-        (leaf(users=["u0", "u1", "u1"], counts=[1, 2, 2]), "'u1' twice"),
-        (leaf(counts=[1, 5]), "num_samples = 5 of 'u1'"),
-        (leaf(counts=[1]), "2 num_samples"),
-        (leaf(users=["u0"], counts=[1]), "data of 'u1'"),
-        (leaf(users=["u0", "u2"]), "user_data of each"),
+        (["u0", "u1", "u1"], [1, 2, 2], "'u1' twice"),
+        (["u0", "u1"], [1, 5], "num_samples = 5 of 'u1'"),
+        (["u0", "u1"], [1], "2 num_samples"),
+        (["u0"], [1], "data of 'u1'"),
+        (["u0", "u2"], [1, 2], "user_data of each"),
     ],
 )
-def test_leaf_that_contradicts_itself_is_refused(tmp_path, document, reason):
+def test_leaf_that_contradicts_itself_is_refused(tmp_path, users, counts, reason):
     path = tmp_path / "leaf.json"
-    path.write_text(json.dumps(document))
+    document = leaf_document({"u0": [1], "u1": [1, 1]})
+    path.write_text(json.dumps(document | {"users": users, "num_samples": counts}))
     with pytest.raises(ValueError, match=reason):
         read_femnist(str(path), str(path))
 

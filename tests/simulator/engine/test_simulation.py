@@ -127,13 +127,6 @@ def test_updates_after_limit_are_not_counted():
     assert float(outcome.weights) == 1.0 - 7.0
 
 
-def test_events_of_last_instant_still_happen():
-    outcome = simulate(
-        Cluster(workers=4, compute=Constant(1.0)), AsyncPS(Rule()), stop=Stop(time=3.0)
-    )
-    assert outcome.progress.updates == 12
-
-
 @pytest.mark.parametrize(
     ("evaluate", "axis", "expected"),
     [

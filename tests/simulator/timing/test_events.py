@@ -89,26 +89,6 @@ def test_receives_are_served_in_order_of_request():
     assert seen == [(0, 2), (0, 0), (0, 1), (0, 3)]
 
 
-def test_roles_of_node_share_messages_without_tag():
-    seen = []
-
-    def talk(node):
-        for number in range(6):
-            yield node.work(1.0)
-            if node.rank == 0:
-                node.send(1, number)
-
-    def listen(name):
-        def role(node):
-            for _ in range(3 * node.rank):
-                seen.append((name, (yield node.receive())[1]))
-
-        return role
-
-    run(talk, listen("a"), listen("b"), workers=2)
-    assert seen == [("a", 0), ("b", 1), ("a", 2), ("b", 3), ("a", 4), ("b", 5)]
-
-
 @pytest.mark.parametrize("tag", [None, "t"])
 def test_messages_of_tag_come_in_order_of_arrival(tag):
     """This includes the first message, which a choice has taken and put back."""
