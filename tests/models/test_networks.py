@@ -24,6 +24,11 @@ def test_lenet5_is_that_of_text_books():
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_lenet5_refuses_other_inputs():
+    with pytest.raises(ValueError, match=r"expected inputs of shape \(1, 28, 28\), got \(20,\)"):
+        LeNet5().build((20,), 4)
+
+
 def test_full_networks_have_given_sizes():
     assert parameters(Logistic().build((1, 28, 28), 10)) == 7_850
     assert (
