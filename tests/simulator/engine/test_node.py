@@ -145,6 +145,19 @@ def test_put_reaches_other_roles_at_once():
     assert outcome.reached == "returned"
 
 
+def test_verbs_started_early_overlap():
+    ends = []
+
+    def worker(node):
+        sending, work = node.send(SERVER, None), node.compute(node.weights)
+        yield sending & work
+        ends.append(node.now)
+
+    network = Network(bandwidth=1.0, message_bytes=3.0)
+    run(worker, idle, cluster=Cluster(workers=1, compute=Constant(2.0), network=network))
+    assert ends == [3.0]
+
+
 def test_choice_of_message_leaves_work_running():
     ends = []
 

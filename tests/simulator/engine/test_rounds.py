@@ -188,6 +188,7 @@ NETWORKS = {
 }
 
 CARDS = Network(bandwidth=10.0, message_bytes=1.0)
+HALVES = Groups(2, trunks=[Trunk([0], 1, 0.5, latency=0.25)])
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
@@ -210,7 +211,8 @@ def test_equal_nodes_go_on_in_order_of_messages(name, P, sharing):
         ("tree", {"network": CARDS}, False),
         ("ring", {"network": Network(latency=Constant(0.1))}, False),
         ("ring", {"network": Network(changes=Changes([Change(start=50.0, latency=1.0)]))}, False),
-        ("mesh", {"network": Network(groups=Groups(2, trunks=[Trunk([0], 1)]))}, False),
+        ("mesh", {"network": replace(CARDS, groups=HALVES)}, False),
+        ("hierarchical", {"network": replace(CARDS, groups=HALVES)}, False),
         ("ring", {"slowdowns": [Crash(0, at=50.0)]}, False),
         ("ring", {"ties": "random"}, False),
     ],
@@ -227,10 +229,11 @@ def test_lock_step_needs_links_of_one_message(collective, more, applies, monkeyp
     assert (not sent) == applies
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_record_of_messages_changes_nothing(collective):
+def test_record_of_messages_changes_nothing(collective, network):
     cluster, given = (
-        Cluster(5, Gamma(0.5, 0.6), network=NETWORKS["private, uneven"]),
+        Cluster(5, Gamma(0.5, 0.6), network=NETWORKS[network]),
         {"stop": Stop(updates=4)},
     )
     algorithm = AllReduce(Rule(lr=0.05), collective)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from laggard.simulator import SERVER, Cluster, InvalidSettingError, Network
+from laggard.simulator.network import nested
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
@@ -77,8 +78,10 @@ def test_star_joins_workers_to_server_alone():
 
 @pytest.mark.parametrize("changing", [False, True])
 @BLOCKS
-def test_any_network_shares_max_min_fairly(block, changing):
+def test_any_network_shares_max_min_fairly(block, changing, monkeypatch):
+    reach = nested.MIN_REACH
     for seed in range(block * 100, block * 100 + 100):
+        monkeypatch.setattr(nested, "MIN_REACH", seed % 2 * reach)
         rng = np.random.default_rng(seed)
         network, sends = random_network(rng), []
         if changing and network.hosts is None:  # a row that changes nothing, far in the future

@@ -13,9 +13,9 @@ DRAWS = 20_000
 
 @pytest.mark.parametrize("c", [0.7, 1.0, 1.5])
 def test_mean_and_deviation_are_those_of_weibull(c):
-    law = Scipy("weibull_min", scale=0.01, c=c)
+    law = Scipy("weibull_min", loc=0.5, scale=0.01, c=c)
     mean = 0.01 * math.gamma(1 + 1 / c)
-    assert law.mean == pytest.approx(mean, rel=1e-12)
+    assert law.mean == pytest.approx(0.5 + mean, rel=1e-12)
     variance = 1e-4 * math.gamma(1 + 2 / c) - mean**2
     assert law.std == pytest.approx(math.sqrt(variance), rel=1e-9)
 
