@@ -8,7 +8,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import load
 from laggard.experiments.questions import collecting
-from laggard.experiments.questions.catalogue import QUESTIONS, questions
+from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.measures import take
 from laggard.experiments.questions.question import Study
 from laggard.experiments.questions.store import read_numbers, write_numbers
@@ -98,11 +98,6 @@ def test_each_evaluation_has_a_measure_of_loss(tmp_path):
     assert set(table["measure"]) == {f"loss_at_{tenth / 10:g}s" for tenth in range(11)}
     final = early.final["test_loss"].iloc[0]
     assert table.set_index("measure")["value"]["loss_at_1s"] == final
-
-
-def test_unknown_question_is_suggested():
-    with pytest.raises(ConfigError, match="delay-speedup"):
-        questions(["delay-spedup"])
 
 
 STUDIES = [

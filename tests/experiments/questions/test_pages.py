@@ -17,6 +17,7 @@ from laggard.experiments.questions.pages import (
 from laggard.experiments.questions.pictures import rates_picture, speedup_picture
 from laggard.experiments.questions.store import STORED, read_numbers
 from laggard.experiments.questions.words import Word
+from laggard.experiments.references import works
 from tests.documents import ROOT
 from tests.experiments.questions.made_up import rows, spread, table
 
@@ -62,13 +63,17 @@ def test_numbers_change_the_block_only():
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_stored_numbers_answer(name):
-    """Each answer says something, and seeds that had been seen bear no word."""
-    stored = read_numbers(name)
+    """Each answer says something, a sentence is of a paper of the question, and seeds that had been
+    seen bear no word.
+    """
+    question, stored = QUESTIONS[name], read_numbers(name)
+    assert set(question.papers) <= {*works(), "notes"}
     if stored.empty:
-        assert "Not run yet" in numbers_block(QUESTIONS[name], [])
+        assert "Not run yet" in numbers_block(question, [])
         return
-    for answer in QUESTIONS[name].decide(stored):
+    for answer in question.decide(stored):
         assert answer.says
+        assert answer.source in question.papers or not answer.paper
         if answer.seen and not answer.why:
             assert answer.judgement.word in (Word.NOT_DECIDED, Word.NONE)
         if answer.mark == "recalled":
@@ -85,6 +90,7 @@ def test_command_lists_and_answers_without_a_run(capsys):
     assert main(["reproduce", "delay-rate", "--stored"]) == 0
     assert "of log rate against log (2 D + 1)" in capsys.readouterr().out
     assert main(["reproduce", "delay-rte", "--stored"]) == 2
+    assert "delay-rate" in capsys.readouterr().err
 
 
 def test_custom_network_keeps_our_numbers(tmp_path, monkeypatch, capsys):

@@ -5,39 +5,29 @@ import pytest
 
 from laggard.experiments.questions.quadratics import decide_momentum, decide_uneven
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import rows, spread, table
+from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
-def times(study, seconds, seeds, role="report", deviation=0.01, rates=(0.1, 0.2, 0.4), **settings):
+def times(study, seconds, role="report", seeds=10, **settings):
     """Seconds to a loss of each method, least at the middle one of three rates, on seeds that
     choose and on seeds that report.
     """
     parts = []
     for method, best in seconds.items():
         for of, count in (("tune", 4), (role, seeds)):
-            for lr, factor in zip(rates, (3.0, 1.0, 2.0), strict=True):
-                each = best * factor * spread(1.0, deviation, count)
+            for lr, factor in ((0.1, 3.0), (0.2, 1.0), (0.4, 2.0)):
+                each = best * factor * spread(1.0, 0.01, count)
                 parts.append(rows("time_to_0.1", each, of, study, method=method, lr=lr, **settings))
     return parts
 
 
-RACES = [
-    (0.25, 10, "report", 0.01, Word.AGREES),
-    (1.5, 10, "report", 0.01, Word.DIFFERS),
-    (0.95, 10, "report", 0.5, Word.CANNOT_TELL),
-    (0.25, 5, "report", 0.01, Word.CANNOT_TELL),
-    (0.25, 10, "seen", 0.01, Word.NOT_DECIDED),
-]
-
-
-@pytest.mark.parametrize(("ringmaster", "seeds", "role", "deviation", "word"), RACES)
-def test_ringmaster_is_judged_by_time_ratio(ringmaster, seeds, role, deviation, word):
+@CASES
+def test_ringmaster_is_judged_by_time_ratio(right, role, word):
     """Its threshold of 2 is best on the seeds that choose; 8 takes twice as long."""
+    ringmaster = 0.25 if right else 1.5
     seconds = {"async": 1.0, "sync": 4.0, "rennala 1": 0.5}
-    parts = times("uneven", seconds, seeds, role, speeds="i")
-    own = {"ringmaster 2": ringmaster, "ringmaster 8": 2 * ringmaster}
-    parts += times("uneven", own, seeds, role, deviation, speeds="i")
-    answer = decide_uneven(table(*parts))[0]
+    seconds |= {"ringmaster 2": ringmaster, "ringmaster 8": 2 * ringmaster}
+    answer = decide_uneven(table(*times("uneven", seconds, role, speeds="i")))[0]
     assert answer.number.mean.value == pytest.approx(ringmaster, rel=0.01)
     assert answer.judgement.word == word
     assert answer.beside["times as i: Rennala over synchronous"].mean.value == pytest.approx(1 / 8)
@@ -45,26 +35,22 @@ def test_ringmaster_is_judged_by_time_ratio(ringmaster, seeds, role, deviation, 
 
 def test_best_rate_at_grid_end_has_no_word():
     seconds = {"async": 1.0, "sync": 4.0, "ringmaster 2": 0.25, "rennala 1": 0.5}
-    parts = [part[part["lr"] != 0.4] for part in times("uneven", seconds, 10, speeds="i")]
+    parts = [part[part["lr"] != 0.4] for part in times("uneven", seconds, speeds="i")]
     answer = decide_uneven(table(*parts))[0]
     assert answer.judgement == (Word.CANNOT_TELL, "a best rate lies at an end of its grid")
 
 
-@pytest.mark.parametrize(
-    ("middle", "deviation", "word"),
-    [(0.5, 0.01, Word.AGREES), (2.0, 0.01, Word.DIFFERS), (0.97, 0.5, Word.CANNOT_TELL)],
-)
-def test_middle_number_awaited_is_compared_with_better_end(middle, deviation, word):
+@pytest.mark.parametrize(("middle", "word"), [(0.5, Word.AGREES), (2.0, Word.DIFFERS)])
+def test_middle_number_awaited_is_compared_with_better_end(middle, word):
     """After 1 s asynchronous SGD has a loss of 1, synchronous of 3; late they have 4 and 1."""
     parts = []
     for wait_for, early, between, late in ((1, 1, 1, 4), (4, 5, middle, 2), (8, 9, 3, 1)):
-        scatter = deviation if wait_for == 4 else 0.01
         for part, seconds, loss in (
             ("early", 0.1, early),
             ("early", 1, between),
             ("late", 8, late),
         ):
-            each = loss * spread(1.0, scatter, 10)
+            each = loss * spread(1.0, 0.01, 10)
             measure = f"loss_at_{seconds:g}s"
             parts.append(rows(measure, each, "report", "race", part=part, wait_for=wait_for))
     (answer,) = decide_uneven(table(*parts))
@@ -74,19 +60,10 @@ def test_middle_number_awaited_is_compared_with_better_end(middle, deviation, wo
     assert floor.mean.value == pytest.approx(4.0, rel=0.01)
 
 
-WAITS = [
-    (1.1, 10, 0.01, Word.AGREES),
-    (3.0, 10, 0.01, Word.DIFFERS),
-    (1.9, 10, 0.5, Word.CANNOT_TELL),
-]
-
-
-@pytest.mark.parametrize(("synchronous", "seeds", "deviation", "word"), WAITS)
-def test_waiting_for_quickest_is_judged_by_time_ratio(synchronous, seeds, deviation, word):
-    parts = times("waiting", {"async": 1.0}, seeds, tail="heavy")
-    awaited = {"m = 16": 9.0, "m = 8": synchronous, "m = 4": 8.0}
-    parts += times("waiting", awaited, seeds, deviation=deviation, tail="heavy")
-    (answer,) = decide_uneven(table(*parts))
+@pytest.mark.parametrize(("synchronous", "word"), [(1.1, Word.AGREES), (3.0, Word.DIFFERS)])
+def test_waiting_for_quickest_is_judged_by_time_ratio(synchronous, word):
+    seconds = {"async": 1.0, "m = 16": 9.0, "m = 8": synchronous, "m = 4": 8.0}
+    (answer,) = decide_uneven(table(*times("waiting", seconds, tail="heavy")))
     assert answer.says.startswith("on a quadratic m = 8")
     assert answer.judgement.word == word
 
@@ -94,13 +71,13 @@ def test_waiting_for_quickest_is_judged_by_time_ratio(synchronous, seeds, deviat
 def test_least_number_awaited_has_no_word():
     """One below, which was not tried, may be better."""
     seconds = {"async": 1.0, "m = 16": 2.0, "m = 8": 1.1}
-    (answer,) = decide_uneven(table(*times("waiting", seconds, 10, tail="heavy")))
+    (answer,) = decide_uneven(table(*times("waiting", seconds, tail="heavy")))
     assert answer.judgement == (Word.CANNOT_TELL, "the best m is the least that was tried")
 
 
 def test_unreached_loss_leaves_the_median():
-    parts = times("waiting", {"async": 1.0, "m = 16": 9.0, "m = 8": 1.1}, 20, tail="light")
-    parts += times("waiting", {"m = 4": 9.0}, 20, tail="light")
+    seconds = {"async": 1.0, "m = 16": 9.0, "m = 8": 1.1, "m = 4": 9.0}
+    parts = times("waiting", seconds, seeds=20, tail="light")
     for part in parts:
         of_eight = (part["method"] == "m = 8") & (part["role"] == "report")
         part.loc[of_eight & (part["seed"] == 0), "value"] = np.inf
@@ -110,23 +87,15 @@ def test_unreached_loss_leaves_the_median():
     assert answer.judgement.word == Word.AGREES
 
 
-FITS = [
-    (0.0, 10, "report", Word.AGREES),
-    (0.1, 10, "report", Word.DIFFERS),
-    (0.02, 10, "report", Word.CANNOT_TELL),
-    (0.0, 5, "report", Word.CANNOT_TELL),
-    (0.0, 10, "seen", Word.NOT_DECIDED),
-]
-
-
-@pytest.mark.parametrize(("off", "seeds", "role", "word"), FITS)
-def test_fitted_momentum_is_compared_at_its_worst_rate(off, seeds, role, word):
+@CASES
+def test_fitted_momentum_is_compared_at_its_worst_rate(right, role, word):
     """Off 1 - 1 / P at the largest of three rates alone; constant times move with the rate."""
+    off = 0.0 if right else 0.1
     parts = []
     for workers in (2, 4):
         for rate in (0.5, 1.0, 1.5):
             at = {"P": workers, "lr": rate / workers}
-            scatter = spread(0.0, 0.002, seeds)
+            scatter = spread(0.0, 0.002, 10)
             momentum = 1 - 1 / workers + (off if rate == 1.5 else 0.0)
             fitted = momentum + scatter
             parts.append(rows("momentum", fitted, role, "fits", law="exponential", **at))
@@ -138,19 +107,15 @@ def test_fitted_momentum_is_compared_at_its_worst_rate(off, seeds, role, word):
     assert answer.judgement.word == word
 
 
-@pytest.mark.parametrize(
-    ("lost", "deviation", "word"),
-    [(1.0, 0.1, Word.AGREES), (-1.0, 0.1, Word.DIFFERS), (0.1, 1.0, Word.CANNOT_TELL)],
-)
-def test_momentum_best_for_one_is_compared_with_lower(lost, deviation, word):
+@pytest.mark.parametrize(("lost", "word"), [(1.0, Word.AGREES), (-1.0, Word.DIFFERS)])
+def test_momentum_best_for_one_is_compared_with_lower(lost, word):
     """One worker is best at 0.8. With 16 that leaves `lost` decades more than -0.4 does."""
     parts = []
     for role, seeds in (("tune", 4), ("report", 10)):
         for workers, losses in ((1, (-4, -5, -9, -6)), (16, (-6, -5, -6 + lost, -1))):
             for momentum, loss in zip((-0.4, 0.0, 0.8, 0.9), losses, strict=True):
-                own = deviation if (workers, momentum) == (16, 0.8) else 0.01
                 for lr, more in ((0.1, 1.0), (0.2, 0.0), (0.4, 2.0)):
-                    each = 10.0 ** (loss + more + spread(0.0, own, seeds))
+                    each = 10.0 ** (loss + more + spread(0.0, 0.01, seeds))
                     at = {"workers": workers, "momentum": momentum, "lr": lr}
                     parts.append(rows("loss", each, role, "explicit", **at))
     (answer,) = decide_momentum(table(*parts))

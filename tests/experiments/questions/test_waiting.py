@@ -1,6 +1,5 @@
 """What decides the questions about waiting and averaging, on made-up numbers."""
 
-import numpy as np
 import pytest
 
 from laggard.experiments.questions.waiting import (
@@ -9,43 +8,34 @@ from laggard.experiments.questions.waiting import (
     decide_waiting,
 )
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import rows, spread, table
+from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
-def accuracies(key, settings, seeds, role, deviation, study):
+def accuracies(key, settings, role, study):
     """Accuracies of 0.98 less what a setting loses, and seconds a sample that halve."""
     parts = []
     for number, (setting, lost) in enumerate(settings.items()):
-        # shared seeds: what differs between settings scatters by `deviation`
-        noise = spread(0.0, deviation, seeds) if number else np.zeros(seeds)
-        parts.append(rows("accuracy", 0.98 - lost + noise, role, study, **{key: setting}))
-        pace = spread(0.5**number, 1e-6, seeds)
+        values = spread(0.98 - lost, 0.001 * (number > 0), 10)
+        parts.append(rows("accuracy", values, role, study, **{key: setting}))
+        pace = spread(0.5**number, 1e-6, 10)
         parts.append(rows("seconds_per_sample", pace, role, study, **{key: setting}))
     return parts
 
 
-CASES = [
-    (0.0, 10, "report", 0.001, Word.AGREES),
-    (0.02, 10, "report", 0.001, Word.DIFFERS),
-    (0.0, 10, "report", 0.03, Word.CANNOT_TELL),
-    (0.0, 5, "report", 0.001, Word.CANNOT_TELL),
-    (0.0, 10, "seen", 0.001, Word.NOT_DECIDED),
-]
-
-
-@pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
-def test_waiting_for_some_is_judged_by_points(lost, seeds, role, deviation, word):
+@CASES
+def test_waiting_for_some_is_judged_by_points(right, role, word):
+    lost = 0.0 if right else 0.02
     settings = {"all": 0.0, "95 %": lost, "90 %": lost, "90 %, tokens": lost}
-    parts = accuracies("method", settings, seeds, role, deviation, "most")
+    parts = accuracies("method", settings, role, "most")
     answer = decide_waiting(table(*parts))[0]
     assert answer.number.mean.value == pytest.approx(100 * lost, abs=1e-6)
     assert answer.beside["time a sample, 95 % over all"].mean.value == pytest.approx(0.5, rel=1e-4)
     assert answer.judgement.word == word
 
 
-@pytest.mark.parametrize(("lost", "seeds", "role", "deviation", "word"), CASES)
-def test_rare_averages_are_judged_by_points(lost, seeds, role, deviation, word):
-    parts = accuracies("steps", {1: 0.0, 16: lost}, seeds, role, deviation, "averages")
+@CASES
+def test_rare_averages_are_judged_by_points(right, role, word):
+    parts = accuracies("steps", {1: 0.0, 16: 0.0 if right else 0.02}, role, "averages")
     answer = decide_averages(table(*parts))[0]
     assert answer.judgement.word == word
 
@@ -53,14 +43,8 @@ def test_rare_averages_are_judged_by_points(lost, seeds, role, deviation, word):
 @pytest.mark.parametrize(("none", "word"), [(3.0, Word.AGREES), (0.5, Word.DIFFERS)])
 def test_backups_are_compared_at_their_best_number(none, word):
     """Two backups take 1 s at their best rate, eight 1.5 s; without they take `none`."""
-    parts = accuracies(
-        "method",
-        {"all": 0.0, "95 %": 0.0, "90 %": 0, "90 %, tokens": 0},
-        10,
-        "report",
-        0.001,
-        "most",
-    )
+    settings = {"all": 0.0, "95 %": 0.0, "90 %": 0.0, "90 %, tokens": 0.0}
+    parts = accuracies("method", settings, "report", "most")
     for role, seeds in (("tune", 4), ("report", 20)):
         for backups, best in ((0, none), (2, 1.0), (8, 1.5)):
             for lr, factor in ((0.1, 1.0), (0.2, 4.0)):
