@@ -59,21 +59,12 @@ def test_entry_of_another_type_is_refused(folder, key):
             open_run(path)
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda content: {**content, "status": "diverged"},
-    lambda content: {**content, "diverged": [5]},
-    lambda content: {**content, "versions": None},
-    lambda content: {**content, "schema": 2},
-    lambda content: {**content, "mileage": {**content["mileage"], "updates": 41.0}},
-], ids=["status", "diverged", "versions", "schema", "number"])  # fmt: skip
-def test_changed_manifest_is_refused_and_simulated_again(
-    spoil, folder, toy,
-    mistake,
-) :  # fmt: skip
+@pytest.mark.parametrize("entry", [{"status": "diverged"}, {"versions": None}, {"schema": 2}])
+def test_changed_manifest_is_refused_and_simulated_again(entry, folder, toy, mistake):
     path, content = first_of(folder)
     (other,) = (result.path for result in load_results(folder) if result.path != path)
     before = (other / "manifest.json").stat().st_mtime_ns
-    (path / "manifest.json").write_text(json.dumps(spoil(content)))
+    (path / "manifest.json").write_text(json.dumps(content | entry))
     for command in ("table", "plot", "report"):
         output = mistake(command, folder)
         assert output.startswith(f"{path / 'manifest.json'}: ")
@@ -120,7 +111,6 @@ def test_index_without_finished_runs_is_refused(tmp_path):
 
 def test_result_of_another_version_is_named(folder, toy, capsys):
     path, content = first_of(folder)
-    before = (path / "config.yaml").stat().st_mtime_ns
     write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
     command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent), "--all"]
     assert main(command) == 0
@@ -129,9 +119,6 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
     heading, first, second = output.out.splitlines()[:3]
     column = heading.split().index("laggard")
     assert first.split()[column] == "0.0.9" != second.split()[column]
-    assert (path / "config.yaml").stat().st_mtime_ns == before
-    assert main(["table", str(folder)]) == 0
-    assert "of 2 runs 1 by laggard 0.0.9" in capsys.readouterr().out
     assert main(["report", str(folder), "--to", str(folder / "page.html")]) == 0
     assert "0.0.9" in (folder / "page.html").read_text().partition("Versions")[0]
     shutil.rmtree(path)
@@ -166,18 +153,11 @@ def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
     assert (shown(), shown(aside)) == (second, first)
     assert {name: (aside / name).read_bytes() for name in whole} == whole
     assert not (folder / "report.html").exists()
-    for command in ("table", "plot"):
-        assert main([command, str(aside)]) == 0
-    assert main(["report", str(aside), "--to", str(tmp_path / "page.html")]) == 0
-    capsys.readouterr()
     assert "another grid" not in asked("sweep", grid=rates)
     assert "another grid" not in asked("run", "sweep={}", "seed=7")
     assert (shown(), shown(aside)) == (second, first)  # a run is no part of a sweep
-    before = (folder / "figure.png").read_bytes()
     asked("sweep")
-    (other,) = folder.glob("sweep-*")
-    assert (shown(), shown(other)) == (first, second)
-    assert (other / "figure.png").read_bytes() == before
+    assert shown() == first
     assert (folder / "report.html").read_bytes() == whole["report.html"]
 
 

@@ -344,17 +344,6 @@ def test_files_of_another_run_are_refused(toy, tmp_path):
         load_results(other.path)[0].config  # noqa: B018
 
 
-def test_sweep_is_read_back_with_its_labels(toy, tmp_path):
-    more = (
-        "sweep: {method: {sync: {algorithm.name: sync_ps}, late: {seed: 3}}, task.noise: [0, 0.1]}"
-    )
-    written = sweep(load(toy(more)), tmp_path)
-    read = load_results(tmp_path / "toy")
-    assert [result.labels for result in read] == [result.labels for result in written]
-    assert [result.path for result in read] == [result.path for result in written]
-    assert load_results(read[0].path)[0].path == read[0].path
-
-
 @pytest.mark.slow
 def test_hash_seed_changes_no_byte(toy, tmp_path):
     task = "{model: mlp, hidden: [4], dataset: {name: synthetic, samples: 64}, batch: 8, partition: dirichlet}"
