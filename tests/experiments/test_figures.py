@@ -1,6 +1,5 @@
 """What the figures show is what the tables say."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from scipy import stats
 from laggard.experiments import figures
 from laggard.experiments.figures.delays import ROLLING
 from laggard.experiments.figures.lines import LEARNT, Line
-from laggard.experiments.figures.style import AXIS_LABELS, STYLE
+from laggard.experiments.figures.style import AXIS_LABELS
 from laggard.experiments.results.measures import CURVES
 from laggard.models import Quadratic
 from laggard.simulator import AsyncPS, Cluster, Evaluate, KSync, Network, Rule, Stop, simulate
@@ -59,12 +58,9 @@ def result(
         metrics[column.replace("__", ".")] = (
             [values[m] for m in metrics["member"]] if by_member else values
         )
-    config, tables = (
-        SimpleNamespace(name=name),
-        (pd.DataFrame(outcome.updates), pd.DataFrame(outcome.workers)),
-    )
     return SimpleNamespace(
-        metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={},
+        metrics=metrics, manifest={}, config=SimpleNamespace(name=name),
+        updates=pd.DataFrame(outcome.updates), workers=pd.DataFrame(outcome.workers),
         messages=pd.DataFrame(columns=list(MESSAGE_COLUMNS)),
     )  # fmt: skip
 
@@ -162,21 +158,11 @@ def test_members_of_different_seeds_are_one_mean_line():
     assert "95 % interval" in words(figure)
 
 
-@pytest.mark.parametrize(("accuracy", "most"), [(True, 1.0), (False, np.inf)])
-def test_interval_of_two_seeds_stays_in_range(accuracy, most):
-    of = result(seeds=(0, 1), learning__seed=[0, 1], accuracy=accuracy)
-    measure = "test_accuracy" if accuracy else "test_loss"
-    of.metrics[measure] = np.where(of.metrics["member"] == 0, 0.9, 0.1)  # 0.5 +- 5.1
-    heights = figures.comparison([of]).axes[accuracy].collections[0].get_paths()[0].vertices[:, 1]
-    assert (heights >= 0 if accuracy else heights > 0).all()
-    assert heights.max() <= most
-
-
-def test_members_of_different_settings_are_separate_lines():
-    of = result(
-        seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1]
-    )
-    assert set(drawn(figures.comparison([of]).axes[0])) == {"lr = 0.01 (n = 2)", "lr = 0.1 (n = 2)"}
+def test_interval_of_two_losses_stays_above_zero():
+    of = result(seeds=(0, 1), learning__seed=[0, 1], accuracy=False)
+    of.metrics["test_loss"] = np.where(of.metrics["member"] == 0, 0.9, 0.1)  # 0.5 +- 5.1
+    band = figures.comparison([of]).axes[0].collections[0].get_paths()[0].vertices
+    assert (band[:, 1] > 0).all()
 
 
 def test_runs_of_different_seeds_share_one_line():
@@ -207,12 +193,6 @@ def test_members_of_run_share_colour_but_not_dashes():
             matplotlib.colors.to_hex(axes.patches[0].get_facecolor()).upper()
             == colours[f"{name}, lr = 0.1"][0]
         )
-
-
-def test_diverged_line_ends():
-    few = result(accuracy=False)
-    few.metrics.loc[few.metrics["updates"] > 50, "test_loss"] = np.inf
-    assert np.isnan(drawn(figures.curves(few).axes[0])["stragglers"][-1, 1])
 
 
 def test_line_bridges_gaps_and_ends_at_divergence():
@@ -436,8 +416,6 @@ def test_no_global_state_is_touched(asynchronous):
     sources = list(Path(figures.__file__).parent.glob("*.py"))
     assert len(sources) > 5
     assert not any("pyplot" in source.read_text() for source in sources)
-    assert STYLE.is_file()
-    assert sys.modules["laggard.experiments.figures"] is figures
 
 
 def test_loss_within_decade_has_plain_tick_labels(asynchronous, tmp_path):

@@ -136,7 +136,7 @@ def test_no_theory_is_drawn_where_unknown(bench, text):
     assert "theory" not in axes.get_title(loc="left")
 
 
-def test_histogram_draws_the_law_and_the_shares(bench):
+def test_histogram_draws_the_law(bench):
     run = bench(
         f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n"
     )
@@ -144,10 +144,7 @@ def test_histogram_draws_the_law_and_the_shares(bench):
     (curve,) = [line for line in axes.lines if line.get_label() == "theory"]
     ks, shares = curve.get_xydata().T
     np.testing.assert_allclose(shares, 0.2 * 0.8**ks)
-    staleness = run.updates["staleness"]
-    for bar in axes.patches:
-        assert bar.get_height() == pytest.approx((staleness == round(bar.get_x() + 0.5)).mean())
-    beyond = (staleness > axes.patches[-1].get_x() + 0.5).sum()
+    beyond = (run.updates["staleness"] > axes.patches[-1].get_x() + 0.5).sum()
     assert (f"{beyond} beyond the axis" in axes.get_title(loc="left")) == (beyond > 0)
     assert "theory: geometric, mean 4.00" in axes.get_title(loc="left")
 
@@ -237,7 +234,7 @@ def test_closed_forms_of_time_match_simulation(bench, method, sharing, workers):
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 6])
+@pytest.mark.parametrize("workers", [1, 6])
 @pytest.mark.parametrize(
     ("late", "local"), [(0, 1), (0, 3), (1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (2, 3)]
 )
@@ -263,7 +260,7 @@ def test_closed_form_of_overlap_sgp_matches_simulation(bench, seconds, late, loc
         assert seconds_per_update(fair) == pytest.approx(seconds_theory(fair), rel=1e-9)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 16])
+@pytest.mark.parametrize("workers", [2, 6])
 @pytest.mark.parametrize(
     "network", ["{latency: 0.125}", "{bandwidth: 8, latency: 0.1, message_bytes: 2, sharing: fifo}"]
 )
@@ -349,31 +346,6 @@ def test_message_has_four_bytes_per_parameter_by_default(bench, size):
     transfer = 0 if size == 0 else 4 * 12 / 8
     assert seconds_theory(run) == pytest.approx(1 + 2 * 3 * (0.125 + transfer / 4))
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("network", "more"),
-    [
-        ("", "compute: {law: exponential, mean: 1}"),
-        ("", "slowdowns: [{worker: 0, factor: 2}]"),
-        ("", "apply_seconds: 1"),
-        ("", "receive_seconds: 1"),
-        ("", "reply_seconds: {mean: 1}"),
-        ("cards: [{worker: 0, bandwidth: 1}]", ""),
-        ("links: [{sender: 0, receiver: -1, bandwidth: 1}]", ""),
-        ("server_bandwidth: 1", ""),
-        ("colocated: true", ""),
-        ("wiring: pairs", ""),
-        ("hosts: {size: 2}", ""),
-        ("groups: {count: 2, trunks: [{switches: [0], to: 1}]}", ""),
-    ],
-)
-def test_there_is_no_closed_form_for_uneven_clusters(bench, network, more):
-    cluster = f"{{workers: 2, network: {{{', '.join(filter(None, ('bandwidth: 8, latency: 0.1', network)))}}}, {more}}}"
-    run = bench(
-        f"cluster: {cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n"
-    )
-    assert seconds_theory(run) is None
 
 
 def harmonic(n):
@@ -505,9 +477,26 @@ def test_closed_forms_of_flushed_pipelines_match_simulation(bench, method, worke
     np.testing.assert_allclose(1 / (1 / gaps).sum(0), seconds_theory(run), rtol=1e-9)
 
 
+UNEVEN = [
+    "network: {bandwidth: 8}, compute: {law: exponential, mean: 1}",
+    "network: {bandwidth: 8}, slowdowns: [{worker: 0, factor: 2}]",
+    "network: {bandwidth: 8}, apply_seconds: 1",
+    "network: {bandwidth: 8}, receive_seconds: 1",
+    "network: {bandwidth: 8}, reply_seconds: {mean: 1}",
+    "network: {bandwidth: 8, cards: [{worker: 0, bandwidth: 1}]}",
+    "network: {bandwidth: 8, links: [{sender: 0, receiver: -1, bandwidth: 1}]}",
+    "network: {bandwidth: 8, server_bandwidth: 1}",
+    "network: {bandwidth: 8, colocated: true}",
+    "network: {bandwidth: 8, latency: 0.1, wiring: pairs}",
+    "network: {bandwidth: 8, latency: 0.1, hosts: {size: 2}}",
+    "network: {bandwidth: 8, latency: 0.1, groups: {count: 2, trunks: [{switches: [0], to: 1}]}}",
+]
+
+
 @pytest.mark.parametrize(
     ("method", "cluster"),
     [
+        *(("sync_ps", f"workers: 2, {cluster}") for cluster in UNEVEN),
         ("{name: k_sync, wait_for: 3}", f"workers: 4, {EXPONENTIAL}"),
         ("{name: k_async, wait_for: 3}", "workers: 4, compute: {law: uniform, low: 1, high: 2}"),
         ("{name: ssp, bound: 2}", f"workers: 4, {EXPONENTIAL}"),
