@@ -15,7 +15,6 @@ import threading
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet  # noqa: F401
 from joblib.externals.loky.backend import fork_exec
@@ -36,11 +35,11 @@ ERRORS = {"open": 24, "rename": 5, "mkdir": 28, "remove": 13}
 class Injector:
     """Counts operations of a kind, and has one of them fail."""
 
-    def __init__(self, kind: str, number: int, folder: str) -> None:
+    def __init__(self, kind, number, folder):
         self.kind, self.number, self.folder = kind, number, folder
         self.counts = Counter[str]()
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def __call__(self, event, arguments):
         kind = EVENTS.get(event)
         if kind is None or not self._is_inside(arguments[0]):
             return
@@ -49,11 +48,11 @@ class Injector:
             code = ERRORS[kind]
             raise OSError(code, os.strerror(code), str(arguments[0]))
 
-    def _is_inside(self, path: object) -> bool:
+    def _is_inside(self, path):
         return isinstance(path, str) and path.startswith(self.folder)
 
 
-def limit(kind: str, number: int) -> None:
+def limit(kind, number):
     """Limit sizes of files or descriptors, or have an allocation or the start of a worker fail."""
     if kind == "write":
         resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
@@ -66,7 +65,7 @@ def limit(kind: str, number: int) -> None:
         starts = iter(range(1, number + 1))
         start = fork_exec.fork_exec
 
-        def fail(*arguments: Any, **named: Any) -> Any:
+        def fail(*arguments, **named):
             if next(starts, 0) == number:
                 raise BlockingIOError(11, os.strerror(11))
             return start(*arguments, **named)
@@ -74,7 +73,7 @@ def limit(kind: str, number: int) -> None:
         fork_exec.fork_exec = fail
 
 
-def run_case(words: list[str], kind: str, number: int, folder: str) -> dict[str, Any]:
+def run_case(words, kind, number, folder):
     """Run a command in a fork of this process."""
     output, errors = os.pipe()  # a limit on files concerns no pipe
     with tempfile.TemporaryFile("w+") as counted:
@@ -118,7 +117,7 @@ sweep: {seed: [0, 1]}
 """
 
 
-def import_all() -> None:
+def import_all():
     """Run each command once: what it imports, all forks have then."""
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nowhere:
         path = Path(folder, "small.yaml")

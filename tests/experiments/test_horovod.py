@@ -156,7 +156,10 @@ def read_or_refuse(path):
         return None
 
 
-def check_random_timelines(tmp_path, seeds):
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(1000, 3000), marks=pytest.mark.slow)], ids=len
+)
+def test_truncated_timelines_give_steps_or_one_line(tmp_path, seeds):
     """A timeline that was cut anywhere gives its first steps, or one line."""
     for seed in seeds:
         rng = random.Random(seed)
@@ -174,12 +177,3 @@ def check_random_timelines(tmp_path, seeds):
         found = table.pivot(index="worker", columns="step", values="seconds").to_numpy()
         np.testing.assert_allclose(found, seconds[: len(found), : found.shape[1]], rtol=1e-6)
         assert seed % 2 or found.shape == shape
-
-
-def test_truncated_timelines_give_steps_or_one_line(tmp_path):
-    check_random_timelines(tmp_path, range(60))
-
-
-@pytest.mark.slow
-def test_many_truncated_timelines_give_steps_or_one_line(tmp_path):
-    check_random_timelines(tmp_path, range(1000, 3000))

@@ -2,13 +2,11 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from laggard import Result, load, run
+from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
 from laggard.experiments.perfetto import WHOLE_RUN, TimeWindow, events, write_trace
@@ -26,11 +24,11 @@ record: {messages: true}
 """
 
 
-def traced(result: Result, window: TimeWindow = WHOLE_RUN) -> list[dict[str, Any]]:
+def traced(result, window=WHOLE_RUN):
     return list(events(result, window))
 
 
-def tracks(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
+def tracks(found):
     """Process and thread by the names of both."""
     process = {
         event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"
@@ -43,11 +41,11 @@ def tracks(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]
 
 
 @pytest.fixture
-def line(toy: Callable[..., Path], tmp_path: Path) -> Result:
+def line(toy, tmp_path):
     return run(load(toy(text=LINE)), tmp_path)
 
 
-def test_one_workers_trace_follows_arithmetic(line: Result) -> None:
+def test_one_workers_trace_follows_arithmetic(line):
     """Weights arrive at 1 s, a gradient is done at 2 and there at 2.75; the next 1.75 s after the
     weights at 3.5.
     """
@@ -56,7 +54,7 @@ def test_one_workers_trace_follows_arithmetic(line: Result) -> None:
     where = tracks(found)
     slices = [event for event in found if event["ph"] == "X"]
 
-    def on(process: str, thread: str) -> list[tuple[str, float, float]]:
+    def on(process, thread):
         own = [event for event in slices if (event["pid"], event["tid"]) == where[process, thread]]
         return [(event["name"], event["ts"] / 1e6, event["dur"] / 1e6) for event in own]
 
@@ -104,7 +102,7 @@ def test_one_workers_trace_follows_arithmetic(line: Result) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("recorded", [True, False])
-def test_trace_of_any_method_has_valid_format(method: str, recorded: bool, tmp_path: Path) -> None:
+def test_trace_of_any_method_has_valid_format(method, recorded, tmp_path):
     """The methods have shards, stages, crashes, grouped gradients, or models without a server."""
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
@@ -123,7 +121,7 @@ def test_trace_of_any_method_has_valid_format(method: str, recorded: bool, tmp_p
     ) == len(applied)
 
 
-def test_window_keeps_events_that_overlap_it(line: Result) -> None:
+def test_window_keeps_events_that_overlap_it(line):
     found = traced(line, TimeWindow(1.5, 3.0))
     assert broken(json.dumps({"traceEvents": found})) == []
     slices = {(event["name"], event["ts"] / 1e6) for event in found if event["ph"] == "X"}
@@ -136,7 +134,7 @@ def test_window_keeps_events_that_overlap_it(line: Result) -> None:
     assert {event["id"] for event in found if event["ph"] in "stf"} == {1}
 
 
-def damage(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def damage(event, **changes):
     return {key: value for key, value in {**event, **changes}.items() if value is not ...}
 
 
@@ -149,7 +147,7 @@ def damage(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("s", {"ph": "t"}), ("t", {"ph": "f", "bp": "e"}), ("s", {"tid": 5}), ("C", {"args": {"loss": "high"}}),
     ],
 )  # fmt: skip
-def test_checker_finds_planted_faults(line: Result, phase: str, changes: dict[str, Any]) -> None:
+def test_checker_finds_planted_faults(line, phase, changes):
     found = traced(line)
     place = next(index for index, event in enumerate(found) if event["ph"] == phase)
     found[place] = damage(found[place], **changes)
@@ -157,11 +155,11 @@ def test_checker_finds_planted_faults(line: Result, phase: str, changes: dict[st
 
 
 def test_export_writes_trace_and_warns_without_messages(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    mistake: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    toy,
+    tmp_path,
+    mistake,
+    capsys,
+):
     result = run(load(toy()), tmp_path / "out")
     command = ["export", str(result.path), "--to", "perfetto"]
     assert main(command) == 0
@@ -178,9 +176,7 @@ def test_export_writes_trace_and_warns_without_messages(
     )
 
 
-def test_trace_of_sweep_is_refused(
-    toy: Callable[..., Path], tmp_path: Path, mistake: Callable[..., str]
-) -> None:
+def test_trace_of_sweep_is_refused(toy, tmp_path, mistake):
     for seed in (0, 1):
         run(load(toy(), f"seed={seed}"), tmp_path / "out")
     assert "holds 2 runs: name the folder of one" in mistake(

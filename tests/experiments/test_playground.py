@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any
 
 import nbformat
 import numpy as np
@@ -25,7 +24,7 @@ REFUSED = {"1f1b", "delayed", "fedavg", "pipedream_2bw", "relay_sgd"}
 """Methods whose toy configs need another number of workers than eight."""
 
 
-def pixels(picture: bytes) -> np.ndarray:
+def pixels(picture):
     return image.imread(io.BytesIO(picture), format="png")
 
 
@@ -95,7 +94,7 @@ def test_unknown_method_is_refused():
         explore("asynch_ps")
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         return int(server.getsockname()[1])
@@ -149,12 +148,12 @@ def test_slider_in_a_browser_redraws(tmp_path):
         server.wait(20)
 
 
-def is_open(port: int) -> bool:
+def is_open(port):
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_for(found: Any, seconds: float = 120.0) -> Any:
+def wait_for(found, seconds=120.0):
     """The first true value of `found`, within some seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

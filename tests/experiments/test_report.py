@@ -4,15 +4,12 @@ tables'.
 
 import re
 from base64 import b64decode
-from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from laggard import Result, Results, load, run, sweep
+from laggard import load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.report import report_page, staleness_table, waiting_table
 from laggard.experiments.report.charts import draw_curves, draw_timelines
@@ -26,16 +23,16 @@ VOID = {"meta", "link", "img", "br", "hr", "input"}
 class Page(HTMLParser):
     """What a page is made of, and where it breaks its promises."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.faults: list[str] = []
-        self.open: list[str] = []
-        self.headings: list[int] = []
-        self.ids: list[str] = []
-        self.pictures: list[str] = []
-        self.selects: list[str] = []
-        self.ranked: list[dict[str, str]] = []
-        self.scripts: list[str] = []
+        self.faults = []
+        self.open = []
+        self.headings = []
+        self.ids = []
+        self.pictures = []
+        self.selects = []
+        self.ranked = []
+        self.scripts = []
         self.text = ""
         self.feed(text)
         self.close()
@@ -48,7 +45,7 @@ class Page(HTMLParser):
         if self.headings.count(1) != 1:
             self.faults.append("not one h1")
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         given = {name: value or "" for name, value in attrs}
         if tag not in VOID:
             self.open.append(tag)
@@ -76,11 +73,11 @@ class Page(HTMLParser):
             ):
                 self.faults.append(f"<{tag} {name}={value[:40]}>")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:
             self.faults.append(f"</{tag}> closes nothing")
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self.open and self.open[-1] == "script":
             self.scripts.append(data)
             return
@@ -89,7 +86,7 @@ class Page(HTMLParser):
             self.faults.append("a style that refers to something")
 
 
-def faults(text: str) -> list[str]:
+def faults(text):
     """What keeps a page from standing alone, its pictures' own references included."""
     found = Page(text)
     inside = [b64decode(uri.partition("base64,")[2]).decode("latin-1") for uri in found.pictures]
@@ -100,14 +97,14 @@ def faults(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
     return sweep(load(folder / "toy.yaml"), folder, jobs=1)
 
 
 @pytest.fixture(scope="module")
-def text(results: Results) -> str:
+def text(results):
     return report_page(results, "Which of <both>?")
 
 
@@ -123,7 +120,7 @@ sweep:
 """
 
 
-def test_page_of_a_sweep_stands_alone(text: str) -> None:
+def test_page_of_a_sweep_stands_alone(text):
     assert faults(text) == []
     found = Page(text)
     assert found.pictures
@@ -134,7 +131,7 @@ def test_page_of_a_sweep_stands_alone(text: str) -> None:
     assert len(text) < 6e6
 
 
-def test_page_lists_the_best_setting_first(text: str, results: Results) -> None:
+def test_page_lists_the_best_setting_first(text, results):
     rows = Page(text).ranked
     ranked = rank(results)
     best = list(dict.fromkeys(row for row, _, _ in ranked.cells))
@@ -148,14 +145,14 @@ def test_page_lists_the_best_setting_first(text: str, results: Results) -> None:
     assert Page(text).selects == ["0", "1", "2", "axis", "run"]
 
 
-def data_of(chart: Any, name: str) -> dict[str, Any]:
+def data_of(chart, name):
     """The columns of the renderer of that name, a column a list."""
     renderers = [renderer for renderer in chart.renderers if renderer.name == name]
-    data: dict[str, Any] = renderers[-1].data_source.data
+    data = renderers[-1].data_source.data
     return data
 
 
-def test_line_of_a_chart_is_mean_over_seeds(results: Results) -> None:
+def test_line_of_a_chart_is_mean_over_seeds(results):
     ranking = settings_table(results)
     charts = draw_curves(results, setting_lines(results, ranking), shown=[0])
     assert [chart.yaxis[0].axis_label for chart in charts] == ["test loss", "training loss"]
@@ -170,9 +167,7 @@ def test_line_of_a_chart_is_mean_over_seeds(results: Results) -> None:
         np.testing.assert_allclose(data["y updates"][index], mean)
 
 
-def test_timeline_has_the_gradients_and_their_staleness(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_timeline_has_the_gradients_and_their_staleness(toy, tmp_path):
     """As many updates lie between a gradient's read and its own as its staleness says."""
     result = run(load(toy(), "cluster.network={bandwidth: 1000, message_bytes: 4}"), tmp_path)
     data = data_of(draw_timelines([result], most=1000), "run 0")
@@ -200,11 +195,11 @@ def test_timeline_has_the_gradients_and_their_staleness(
         ("</main>", '<a href="https://example.org">away</a></main>'),
     ],
 )
-def test_planted_fault_is_found(text: str, place: str, fault: str) -> None:
+def test_planted_fault_is_found(text, place, fault):
     assert faults(text.replace(place, fault, 1))
 
 
-def test_page_of_run_has_config_and_hashes(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_page_of_run_has_config_and_hashes(toy, tmp_path):
     result = run(load(toy(), "record.messages=true"), tmp_path)
     found = Page(report_page([result]))
     assert found.faults == []
@@ -219,8 +214,8 @@ def test_page_of_run_has_config_and_hashes(toy: Callable[..., Path], tmp_path: P
         assert said in found.text, said
 
 
-def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_path: Path) -> None:
-    result: Result = run(load(toy()), tmp_path)
+def test_shares_of_time_are_the_workers_seconds(toy, tmp_path):
+    result = run(load(toy()), tmp_path)
     rows, _ = waiting_table(result)
     for (name, shares), (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
         assert name == f"worker {seconds['worker']:.0f}"
@@ -230,9 +225,7 @@ def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_pa
         )
 
 
-def test_staleness_is_counted_over_applied_gradients(
-    toy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_staleness_is_counted_over_applied_gradients(toy, tmp_path):
     result = run(load(toy()), tmp_path)
     (row,) = staleness_table(result).rows
     applied = sorted(result.updates["staleness"][result.updates["status"] == "applied"])
@@ -242,11 +235,11 @@ def test_staleness_is_counted_over_applied_gradients(
 
 
 def test_command_writes_the_question_of_the_config(
-    toy: Callable[..., Path],
-    tmp_path: Path,
-    mistake: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    toy,
+    tmp_path,
+    mistake,
+    capsys,
+):
     result = run(load(toy()), tmp_path / "out")
     assert main(["report", str(result.path)]) == 0
     path = result.path / "report.html"

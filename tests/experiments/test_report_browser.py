@@ -2,16 +2,13 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from laggard import Results, load, sweep
+from laggard import load, sweep
 from laggard.experiments.report import report_page
 from laggard.experiments.report.charts import draw_timelines, embed
 from laggard.experiments.results.ranking import rank
@@ -48,14 +45,14 @@ sweep:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     (folder / "grid.yaml").write_text(SWEEP)
     return sweep(load(folder / "grid.yaml"), folder, jobs=1)
 
 
 @pytest.fixture(scope="module")
-def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(results, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(report_page(results), encoding="utf-8")
     assert path.stat().st_size < 6e6
@@ -63,13 +60,13 @@ def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def browse(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def browse(tmp_path):
     """Opens a page in a browser of this width, and waits for its charts."""
     from selenium import webdriver
 
-    browsers: list[Any] = []
+    browsers = []
 
-    def opened(path: Path, width: int = WIDE, scheme: str = "light") -> Any:
+    def opened(path, width=WIDE, scheme="light"):
         options = webdriver.ChromeOptions()
         options.binary_location = str(BROWSER)
         profile = f"user-data-dir={tmp_path / f'profile{len(browsers)}'}"
@@ -94,7 +91,7 @@ def browse(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         driver.quit()
 
 
-def wait_for(driver: Any, condition: str, seconds: float = 30) -> None:
+def wait_for(driver, condition, seconds=30):
     """Wait until an expression is true."""
     end = time.monotonic() + seconds
     while not driver.execute_script(f"return Boolean({condition})"):
@@ -102,14 +99,14 @@ def wait_for(driver: Any, condition: str, seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def choose(driver: Any, column: int, value: str) -> None:
+def choose(driver, column, value):
     from selenium.webdriver.support.ui import Select
 
     menu = driver.find_element("css selector", f"select[data-column='{column}']")
     Select(menu).select_by_visible_text(value)
 
 
-def shown_rows(driver: Any) -> list[list[str]]:
+def shown_rows(driver):
     """The texts of the rows that are shown, from above."""
     rows = driver.find_elements("css selector", "#settings tbody tr:not([hidden])")
     return [[cell.text for cell in row.find_elements("css selector", "td")] for row in rows]
@@ -117,9 +114,7 @@ def shown_rows(driver: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_opens_by_itself_in_two_seconds(
-    browse: Callable[..., Any], page: Path, width: int, scheme: str
-) -> None:
+def test_page_opens_by_itself_in_two_seconds(browse, page, width, scheme):
     driver = browse(page, width, scheme)
     timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
     assert 0 < driver.execute_script(f"return {timing}") < 2000  # ms
@@ -133,9 +128,7 @@ def test_page_opens_by_itself_in_two_seconds(
     assert all(chart.size["width"] > 0.85 * (width - 85) for chart in charts)
 
 
-def test_page_answers_best_method_at_factor_5(
-    browse: Callable[..., Any], page: Path, results: Results
-) -> None:
+def test_page_answers_best_method_at_factor_5(browse, page, results):
     driver = browse(page)
     choose(driver, 1, "5")
     ranked = rank(results)
@@ -156,7 +149,7 @@ def test_page_answers_best_method_at_factor_5(
     assert {row[0] for row in shown_rows(driver)} == {"two of four"}
 
 
-def test_headings_sort_rows(browse: Callable[..., Any], page: Path) -> None:
+def test_headings_sort_rows(browse, page):
     driver = browse(page)
     heading = driver.find_elements("css selector", "#settings thead th")[5]
     assert heading.text == "test accuracy"
@@ -169,7 +162,7 @@ def test_headings_sort_rows(browse: Callable[..., Any], page: Path) -> None:
         assert [sign * number for number in numbers] == sorted(sign * number for number in numbers)
 
 
-def test_line_and_row_under_the_pointer_light_up(browse: Callable[..., Any], page: Path) -> None:
+def test_line_and_row_under_the_pointer_light_up(browse, page):
     from selenium.webdriver.common.action_chains import ActionChains
 
     driver = browse(page)
@@ -190,7 +183,7 @@ def test_line_and_row_under_the_pointer_light_up(browse: Callable[..., Any], pag
     assert "test accuracy" in text_of_tooltips(driver)
 
 
-def text_of_tooltips(driver: Any) -> str:
+def text_of_tooltips(driver):
     """All texts below the page's shadow roots."""
     script = """
     const texts = [];
@@ -205,7 +198,7 @@ def text_of_tooltips(driver: Any) -> str:
     return str(driver.execute_script(script))
 
 
-def test_horizontal_axis_is_chosen(browse: Callable[..., Any], page: Path) -> None:
+def test_horizontal_axis_is_chosen(browse, page):
     from selenium.webdriver.support.ui import Select
 
     driver = browse(page)
@@ -216,7 +209,7 @@ def test_horizontal_axis_is_chosen(browse: Callable[..., Any], page: Path) -> No
     assert end > 50, "updates, not seconds"
 
 
-def test_timeline_shows_staleness_under_the_pointer(browse: Callable[..., Any], page: Path) -> None:
+def test_timeline_shows_staleness_under_the_pointer(browse, page):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.ui import Select
 
@@ -238,7 +231,7 @@ def test_timeline_shows_staleness_under_the_pointer(browse: Callable[..., Any], 
     assert ends == expected
 
 
-def long_run(gradients: int, workers: int) -> Any:
+def long_run(gradients, workers):
     """A run of an asynchronous server, made of nothing but times."""
     rng = np.random.default_rng(0)
     worker = np.tile(np.arange(workers), gradients // workers)
@@ -254,9 +247,7 @@ def long_run(gradients: int, workers: int) -> Any:
     return SimpleNamespace(updates=updates.iloc[order], workers=pd.DataFrame(index=range(workers)))
 
 
-def test_hundred_thousand_gradients_zoom_without_stalling(
-    browse: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_hundred_thousand_gradients_zoom_without_stalling(browse, tmp_path):
     charts = embed([draw_timelines([long_run(100_000, 16)], most=200_000)])
     script = """<script>
     const charts = () => Bokeh.documents[0].roots();

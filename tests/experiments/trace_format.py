@@ -5,7 +5,6 @@ with what is broken.
 import json
 from collections import defaultdict
 from decimal import Decimal
-from typing import Any
 
 PHASES = {"M", "X", "s", "t", "f", "C"}
 NAMES = {
@@ -16,10 +15,10 @@ NAMES = {
 }
 
 
-def broken(text: str) -> list[str]:
+def broken(text):
     """What in a trace breaks the format; numbers are compared as they are written."""
 
-    def refuse(constant: str) -> None:
+    def refuse(constant):
         raise ValueError(f"{constant} is no JSON")
 
     try:
@@ -36,7 +35,7 @@ def broken(text: str) -> list[str]:
     return problems + _unnamed(events) + _overlaps(events) + _flows(events)
 
 
-def _shape(event: dict[str, Any]) -> str:
+def _shape(event):
     """What is wrong with one event by itself."""
     if event.get("ph") not in PHASES:
         return "unknown phase"
@@ -70,7 +69,7 @@ def _shape(event: dict[str, Any]) -> str:
     )
 
 
-def _unnamed(events: list[dict[str, Any]]) -> list[str]:
+def _unnamed(events):
     named = {
         (event["pid"], event.get("tid"))
         for event in events
@@ -88,7 +87,7 @@ def _unnamed(events: list[dict[str, Any]]) -> list[str]:
     return [f"track {track} has no name" for track in sorted(used - named, key=str)] + shared
 
 
-def _overlaps(events: list[dict[str, Any]]) -> list[str]:
+def _overlaps(events):
     """Slices of one thread lie one after the other or one in the other."""
     problems, open_until = [], defaultdict(list)
     for event in sorted(
@@ -103,7 +102,7 @@ def _overlaps(events: list[dict[str, Any]]) -> list[str]:
     return problems
 
 
-def _flows(events: list[dict[str, Any]]) -> list[str]:
+def _flows(events):
     """A flow begins once, ends once, never runs backwards, and each of its events lies in a slice
     of its thread.
     """
