@@ -3,9 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,24 +12,16 @@ from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.running import run as running
 
-ROOT = Path(__file__).parents[2]
-LIMITED = """
-import resource, sys
-import laggard.experiments.figures, laggard.experiments.running.sweep, pyarrow.parquet  # read before the disk is full
-from laggard.experiments.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-sys.exit(main(sys.argv[1:]))
-"""
 
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_unwritable_file_is_named(toy, tmp_path):
-    command = [sys.executable, "-c", LIMITED, "run", str(toy()), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}/[\w.]+: File too large\n", done.stderr), (
-        done.stderr
-    )
+def test_unwritable_file_is_named(toy, tmp_path, mistake):
+    resource = pytest.importorskip("resource", reason="limits of POSIX")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        err = mistake("run", toy(), "--out", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}/[\w.]+: File too large\n", err), err
     assert not list(tmp_path.glob("out/toy/.*"))
 
 

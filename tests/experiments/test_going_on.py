@@ -10,7 +10,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import count
-from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -274,27 +273,6 @@ def test_more_runs_cause_no_more_reads_of_folder(toy, tmp_path, monkeypatch):
         sweep(load(toy(f"sweep: {{seed: {list(range(number))}}}")), folder.parent)
         counts.append(reads.count(str(folder)))
     assert 0 < counts[0] == counts[1]
-
-
-@posix
-@pytest.mark.slow
-def test_killed_sweep_resumes_each_run(toy, tmp_path):
-    """The runs are in worker processes."""
-    out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
-    options = f"--out {out} --jobs 2 --snapshots 0"
-    command = [sys.executable, *f"-m experiments sweep {toy()}".split(), *words, *options.split()]
-    with subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True) as process:
-        while len(list(out.glob(f"toy/.*/{SNAPSHOT}"))) < 2:
-            assert process.poll() is None
-            sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-    results = sweep(load(toy(), *words), out, jobs=2)
-    assert sum("resumed" in result.manifest for result in results) == 2
-    for result, whole in zip(
-        results, sweep(load(toy(), *words), tmp_path / "whole", jobs=2), strict=True
-    ):
-        assert contents(result) == contents(whole)
-    assert not list(out.glob("toy/.*"))
 
 
 @pytest.mark.slow

@@ -81,16 +81,11 @@ def test_failing_operation_gives_one_line_and_loses_nothing(command, kind, serve
     path = toy(SWEEP)
     before, whole, out = tmp_path / "before", tmp_path / "whole", tmp_path / "out"
     assert main(["run", str(path), "sweep={}", "seed=0", "--out", str(before)]) == 0
-    first = hashes(before / "toy")
-    shutil.copytree(before, whole)
     if command == "table":
         assert main(words_of("sweep", path, before)) == 0
-        first = hashes(before / "toy")
-    if command != "table":
-        answer = server(words_of(command, path, whole), "none", 0, tmp_path)
-    else:
-        answer = server(words_of(command, path, before), "none", 0, tmp_path)
-        whole = before
+    first = hashes(before / "toy")
+    shutil.copytree(before, whole)
+    answer = server(words_of(command, path, whole), "none", 0, tmp_path)
     assert answer["code"] == 0, answer
     counts = answer["counts"]
     quiet = [line.replace("whole", "out") for line in answer["lines"]]

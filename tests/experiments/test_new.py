@@ -13,7 +13,6 @@ from laggard.experiments.config.listing import TEMPLATES
 
 ROOT = Path(__file__).parents[2]
 KINDS = sorted(path.name for path in TEMPLATES.iterdir())
-LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -23,14 +22,6 @@ def written(tmp_path, monkeypatch):
     for kind in KINDS:
         assert main(["new", kind, f"my_own_{kind}"]) == 0
     return tmp_path
-
-
-def console(*words):
-    """Run a command in a subprocess, without the current directory on Python's path, like an
-    installed program.
-    """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
-    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
 
 
 def test_new_writes_three_files(tmp_path, monkeypatch, capsys):
@@ -48,7 +39,9 @@ def test_new_writes_three_files(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_generated_tests_pass(written):
-    done = console("-m", "pytest", "-q", *(f"test_my_own_{kind}.py" for kind in KINDS))
+    command = [sys.executable, "-m", "pytest", "-q", *(f"test_my_own_{kind}.py" for kind in KINDS)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 
@@ -70,12 +63,6 @@ def test_generated_config_runs(
     # a data set is a function
     entry = f"my_own_{kind}" if kind == "dataset" else f"MyOwn{kind.capitalize()}"
     assert f"my_own_{kind}:{entry}" in (run.path / "config.yaml").read_text()
-
-
-def test_generated_config_runs_from_the_console(written):
-    done = console("-c", LAGGARD, "run", "my_own_algorithm.yaml")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "results/my_own_algorithm/" in done.stdout
 
 
 def test_generated_files_pass_ruff(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from laggard.experiments.config.grid import RunSpec
 
 ROOT = Path(__file__).parents[2]
 
-VARIANT = """
+ABSOLUTE = """
 from dataclasses import dataclass
 from laggard.simulator.learning.rules import DCASGDc
 from laggard.simulator.learning.rules.scalars import cast
@@ -26,51 +26,22 @@ class Absolute(DCASGDc):
     '''DC-ASGD with |g| for g: g + strength |g| (w - w_read).'''
 
     def correct(self, value, gradient, weights, state, *more):
-        return value + cast(self.strength, value) * VALUE * (weights - gradient.weights), state
+        change = cast(self.strength, value) * value.abs() * (weights - gradient.weights)
+        return value + change, state
 """
-ABSOLUTE = VARIANT.replace("VALUE", "value.abs()")
 
 
 def same(one, other):
     return torch.equal(one.weights, other.weights) and one.updates.equals(other.updates)
 
 
-def test_variant_of_dc_asgd_needs_one_line(
-    module,
-    toy,
-    tmp_path,
-    monkeypatch,
-):
-    """The variant as a user would write it; with g*g in its place it is DC-ASGD, bit for bit."""
-    module(
-        "mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared")
-    )
-    path = toy("sweep: {learning.compensation.strength: [0.0, 0.5, 1.0]}")
-    monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
-    monkeypatch.chdir("/")
-    out = str(tmp_path / "out")
-    runs = {}
-    for name in ("mine:Absolute", "mine:Squared", "dc_asgd_c"):
-        override = f"learning.compensation={{name: '{name}', strength: 0.0}}"
-        assert main(["run", str(path), override, "--out", out, "--quiet"]) == 0
-        runs[name] = run(load(path, override), out)
-    assert same(runs["mine:Squared"], runs["dc_asgd_c"])
-    plain = run(load(path, "sweep={}"), out).weights
-    late = runs["mine:Absolute"].weights
-    assert torch.equal(late[0], plain[0])
-    assert not torch.equal(late[1], runs["dc_asgd_c"].weights[1])
-    assert not torch.equal(late[1], late[2])
-
-
-def test_modules_are_found_beside_the_config(module, toy, tmp_path):
+def test_modules_are_found_beside_the_config(module, toy, tmp_path, monkeypatch):
+    """And in the current directory."""
     module("mine", ABSOLUTE)
     module("here/nearby", ABSOLUTE)
-    config = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
-    words = f"-P -m laggard sweep {config} --out {tmp_path}/out --quiet"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *words.split()]
-    subprocess.run(command, cwd=tmp_path / "here", env=environment, check=True)
-    one, other, none = load_results(tmp_path / "out" / "toy")
+    path = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
+    monkeypatch.chdir(tmp_path / "here")
+    one, other, none = sweep(load(path), tmp_path / "out")
     assert same(one, other)
     assert not same(one, none)
 
@@ -111,6 +82,10 @@ class Star(topology.Star):
 
 @dataclass(frozen=True)
 class Plain(rules.SGD):
+    pass
+
+@dataclass(frozen=True)
+class Late(rules.DCASGDc):
     pass
 
 @dataclass(frozen=True)
@@ -170,6 +145,10 @@ PAIRS = {
     "optimizer": (
         ["learning.momentum=0.5"],
         "learning={optimizer: 'pieces:Plain', momentum: 0.5, lr: 0.1}",
+    ),
+    "compensation": (
+        ["learning.compensation={name: dc_asgd_c, strength: 0.5}"],
+        "learning.compensation={name: 'pieces:Late', strength: 0.5}",
     ),
     "schedule": ([], "learning.schedule='pieces:Steady'"),
     "task": (

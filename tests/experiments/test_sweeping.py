@@ -54,21 +54,6 @@ def wait_for(condition, seconds=60.0):
 # the same results
 
 
-@pytest.mark.slow
-def test_two_processes_leave_the_same_bytes(toy, tmp_path):
-    config = load(toy("sweep: {seed: [0, 1, 2], learning.lr: [0.1, 0.2]}"))
-    alone = sweep(config, tmp_path / "alone", jobs=1)
-    told = []
-    together = sweep(config, tmp_path / "together", jobs=2, tell=told.append)
-    assert [result.labels for result in together] == [result.labels for result in alone]
-    assert contents(tmp_path / "together/toy") == contents(tmp_path / "alone/toy")
-    assert sorted(ended.run.labels["seed"] for ended in told) == [0, 1, 2]
-    assert not list((tmp_path / "together/toy").glob(".*"))
-    again = []
-    sweep(config, tmp_path / "together", jobs=2, tell=again.append)
-    assert [ended.seconds for ended in again] == [None] * 3
-
-
 def test_failure_in_worker_gives_one_line_error(module, tmp_path):
     """The failing run has a plugin algorithm, which the worker process loads from beside the
     config.
