@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
 from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
@@ -54,18 +53,6 @@ def test_best_settings_of_each_budget_go_on(toy, tmp_path, more):
         )
         left = sorted(left, key=of.__getitem__)[:settings]
         assert [rates[number] for number in rung.best] == left
-
-
-def test_setting_that_goes_on_equals_its_grid_run(toy, tmp_path):
-    path = toy(f"sweep: {{search: {SEARCH}}}")
-    last = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[-1].results
-    (every,) = plain(path, tmp_path, "stop.updates=36")
-    (best,) = last
-    (member,) = every.members.index[every.members["learning.lr"] == best.members["learning.lr"][0]]
-    assert torch.equal(best.weights[0], every.weights[member])
-    measures = ["time", "updates", "train_loss", "test_loss"]
-    rows = every.metrics[every.metrics["member"] == member][measures].to_numpy()
-    np.testing.assert_array_equal(best.metrics[measures].to_numpy(), rows)
 
 
 def test_settings_of_several_runs_go_on_together(toy, tmp_path):

@@ -52,17 +52,6 @@ def test_replayed_recording_has_the_recorded_times(tmp_path, method, suffix):
     pd.testing.assert_frame_equal(replayed.updates, first, check_exact=True)
 
 
-def test_replayed_recording_is_exact_to_rounding(tmp_path):
-    path = tmp_path / "plain.yaml"
-    path.write_text(PLAIN)
-    recorded = run(load(path), tmp_path / "results")
-    compute_times(recorded).to_parquet(tmp_path / "compute.parquet")
-    law = "{law: trace, file: compute.parquet, column: seconds, worker: worker, order: replay}"
-    path.write_text(PLAIN.replace("{law: gamma, mean: 1.0, cv: 0.5}", law))
-    replayed = run(load(path, "stop.updates=40"), tmp_path / "results")
-    pd.testing.assert_frame_equal(replayed.updates, recorded.updates[:40], rtol=1e-13)
-
-
 TABLE = pd.DataFrame(
     {
         "worker": [0, 1, 0, 2],

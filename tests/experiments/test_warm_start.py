@@ -28,16 +28,6 @@ def weights(result):
     return f"task.initial_file={result.path / 'weights.safetensors'}"
 
 
-def test_warm_start_begins_with_the_stored_accuracy(toy, tmp_path):
-    path = toy(text=NETWORK)
-    first = run(load(path), tmp_path)
-    second = run(load(path, weights(first), "learning.seed=5"), tmp_path)
-    measures = ["test_loss", "test_accuracy"]
-    assert second.metrics.iloc[0]["updates"] == 0
-    assert second.metrics.iloc[0][measures].tolist() == first.metrics.iloc[-1][measures].tolist()
-    assert first.metrics.iloc[0][measures].tolist() != first.metrics.iloc[-1][measures].tolist()
-
-
 @pytest.mark.parametrize("algorithm", ["sync_ps", "{name: all_reduce, collective: ring}", "dpsgd"])
 def test_two_warm_runs_equal_one_long_run(toy, tmp_path, algorithm):
     """SGD on a noiseless quadratic has no state beside the weights; the mean of two equal models
@@ -95,35 +85,16 @@ def test_members_start_from_one_or_own_models(toy, tmp_path):
     assert same.metrics["test_loss"][:2].tolist() == [alone.metrics["test_loss"].iloc[-1]] * 2
 
 
-def test_weights_are_identified_by_content(toy, tmp_path):
-    path, file = toy(), tmp_path / "start.safetensors"
-
-    def id_with(value, file):
-        save_file({"weights": torch.full((1, 3), value)}, file)
-        return runs(load(path, f"task.initial_file={file}"))[0].id
-
-    one, other, moved = (
-        id_with(1.0, file),
-        id_with(2.0, file),
-        id_with(1.0, tmp_path / "moved.safetensors"),
-    )
-    assert one == moved
-    assert len({one, other, runs(load(path))[0].id}) == 3
-    (spec,) = runs(load(path, f"task.initial_file={file}"))
-    id_with(3.0, file)
-    with pytest.raises(ValueError, match="expected a file whose SHA-256 is"):
-        spec.task()
-
-
-def test_files_are_swept(toy, tmp_path):
+def test_files_are_swept_and_identified_by_content(toy, tmp_path):
     path = toy()
-    for name, value in (("a", 1.0), ("b", 2.0)):
+    for name, value in (("a", 1.0), ("b", 2.0), ("moved", 1.0)):
         save_file({"weights": torch.full((1, 3), value)}, tmp_path / name)
     results = sweep(
         load(path, f"sweep.task.initial_file=[{tmp_path / 'a'}, {tmp_path / 'b'}]"),
         tmp_path,
         jobs=1,
     )
+    assert runs(load(path, f"task.initial_file={tmp_path / 'moved'}"))[0].id == results.names[0]
     losses = [result.metrics["test_loss"].iloc[0] for result in results]
     assert losses[1] == pytest.approx(4 * losses[0])  # twice as far from the optimum 0
     assert (
@@ -168,17 +139,9 @@ def test_unfit_weights_are_refused(toy, tmp_path, tensors, message):
         load(path, *words)
 
 
-def test_task_in_python_starts_from_weights():
-    start = torch.tensor([[3.0, 4.0], [5.0, 6.0]])
-    given = {"stop": Stop(updates=3), "learning_seeds": [0, 0]}
-    outcome = simulate(
-        Cluster(workers=1), SyncPS(Rule()), WarmStart(Quadratic(dim=2), start), **given
-    )
-    assert torch.allclose(outcome.weights, 0.95**3 * start)
+def test_other_number_of_models_is_refused_in_python():
+    task = WarmStart(Quadratic(dim=2), torch.zeros(3, 2))
     with pytest.raises(ValueError, match=r"expected the shape \(1, 2\) or \(2, 2\), got \(3, 2\)"):
         simulate(
-            Cluster(workers=1),
-            SyncPS(Rule()),
-            WarmStart(Quadratic(dim=2), torch.zeros(3, 2)),
-            **given,
+            Cluster(workers=1), SyncPS(Rule()), task, stop=Stop(updates=3), learning_seeds=[0, 0]
         )
