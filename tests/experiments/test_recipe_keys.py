@@ -102,14 +102,6 @@ def test_augmentation_is_for_images_only(config):
         plain
     )
     assert digest_of(given) != digest_of(plain)
-    with pytest.raises(
-        ConfigError, match=r"task: augment: expected images .*, got inputs of shape \(20,\)"
-    ):
-        runs(load(config, "task.augment.flip=true"))
-    with pytest.raises(
-        ConfigError, match=r"augment\.crop = 8: expected less than the size of the images, 8 x 8"
-    ):
-        runs(load(config, *images, "task.augment.crop=8"))
 
 
 DROPPING = """

@@ -60,11 +60,16 @@ def test_refusal_names_the_key_in_one_line(
 
 
 IN_A_FILE = [
-    override
-    for rows in REFUSALS["stragglers"].values()
-    for override in rows
-    if not override.startswith(("cluster.workers.x", "cluster.slowdowns.1", "sweep"))
+    "learing.lr=1",
+    "algorithm.name=sync_p",
+    "cluster.slowdowns.0.start=2",
+    "learning.lr='0.1'",
+    "task={model: mlp, hidden: 3}",
+    "learning.schedule=[{name: warmup, length: 2}, {name: step, at: [2, 1]}]",
+    "algorithm={name: k_sync, wait_for: 17}",
+    "task.dataset=synthetic",
 ]
+"""Of each kind of problem, and of each place at which one is found."""
 
 
 @pytest.mark.parametrize("override", IN_A_FILE)

@@ -200,7 +200,8 @@ def test_order_of_members_is_part_of_id(toy):
 
 
 NETWORK = (
-    "task={model: mlp, hidden: [6], batch: 8, dataset: {name: synthetic, samples: 64, features: 5}}"
+    "task={model: mlp, hidden: [6, 5], batch: 8, "
+    "dataset: {name: synthetic, samples: 64, features: 5}}"
 )
 
 
@@ -236,23 +237,13 @@ def chosen(room, name, part):
 def test_ensemble_equals_its_single_runs(toy, tmp_path, setting, key, values):
     overrides = [setting, f"sweep.{key}={values}"]
     if "muon" in setting:  # it needs a hidden matrix
-        overrides += [NETWORK.replace("[6]", "[6, 5]"), "threads=1"]
+        overrides += [NETWORK, "threads=1"]
     hold_to_singles(toy(), tmp_path, overrides)
 
 
 def test_members_of_a_zip_equal_single_runs(toy, tmp_path):
     zipped = "{learning.lr: [0.1, 0.03], learning.momentum: [0.5, 0.9]}"
     hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
-
-
-@pytest.mark.parametrize("algorithm", ["{name: k_sync, wait_for: 2}", "async_ps"])
-def test_ensemble_of_networks_equals_its_single_runs(toy, tmp_path, algorithm):
-    grid = (
-        "sweep.learning.lr=[0.1, 0.3]",
-        "sweep.learning.seed=[0, 1]",
-        "sweep.learning.momentum=[0, 0.9]",
-    )
-    hold_to_singles(toy(), tmp_path, (NETWORK, f"algorithm={algorithm}", "threads=1", *grid))
 
 
 def hold_to_singles(path, out, overrides):

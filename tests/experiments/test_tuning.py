@@ -70,22 +70,6 @@ def test_runs_that_choose_may_hold_out_samples(study):
         tuning_config(load(study(without)))
 
 
-@pytest.mark.parametrize(
-    "axis",
-    [
-        "data: {a: {task: {model: logistic, dataset: digits}}, b: {task.batch: 16}}",
-        "task: [{model: logistic, dataset: digits}, {model: mlp, dataset: digits}]",
-        "task.validation: [0, 0.25]",
-    ],
-)
-def test_no_swept_task_undoes_held_out_samples(study, axis):
-    """A swept `task` replaces the whole part: runs would choose by the test set."""
-    text = QUADRATIC.replace("quadratic, curvature: 1.0", "logistic, dataset: digits")
-    text = text.replace("by: loss", "by: loss, validation: 0.25")
-    with pytest.raises(ConfigError, match=r"tune\.validation: expected a sweep of keys"):
-        load(study(f"{text}  {axis}\n"))
-
-
 def test_variants_without_the_chosen_value_are_left_out(study):
     """Two variants with rates of their own: each choice runs its own variant alone."""
     text = QUADRATIC.replace(
@@ -105,22 +89,6 @@ def test_variants_without_the_chosen_value_are_left_out(study):
         for spec in planned
     }
     assert found == {("slow", 0, 0.25), ("quick", 0, 0.25), ("quick", 1, 1.0)}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("seeds: [7, 8]", "seeds: [1, 8]", "tune.seeds: 1 is a seed of the sweep too"),
-        ("  seeds: 2\n", "", "tune: expected one of seeds, seed, learning.seed in the sweep"),
-        ("over: learning.lr", "over: learning.momentum", "tune.over: expected keys with a list"),
-        ("by: loss", "by: speed", "tune.by: expected"),
-        ("seeds: [7, 8]", "seeds: []", "tune.seeds: expected"),
-        ("over: learning.lr, ", "", "tune.over: "),
-    ],
-)
-def test_impossible_tuning_is_refused(study, old, new, problem):
-    with pytest.raises(ConfigError, match=problem):
-        load(study(QUADRATIC.replace(old, new)))
 
 
 def test_sweep_in_python_names_function_that_tunes(study, tmp_path):
