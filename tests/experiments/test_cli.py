@@ -103,13 +103,6 @@ def commands_of(parser, prefix=""):
 
 def test_commands_and_options_are_frozen():
     assert commands_of(parser()) == COMMANDS
-    assert len({name.split()[0] for name in COMMANDS}) == 15
-
-
-@pytest.mark.parametrize("name", ["trace", "calibrate", "compare-real", "real measure", "real"])
-def test_unknown_command_gives_one_line_error(laggard, name):
-    code, out, err = laggard(*name.split())
-    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_laggard_alone_shows_help_and_version(laggard):
@@ -185,12 +178,12 @@ def test_sweep_prints_a_row_per_run_and_member(laggard, toy):
 
 def test_diverged_sweep_ends_with_code_1(laggard, toy):
     path = toy("sweep: {m: {fine: {}, wild: {learning.lr: 1.0e+30}}}")
-    for _ in range(2):  # a second call, which finds both, says so too
+    for is_new in (True, False):  # a second call, which finds both, says so too
         code, out, err = laggard("sweep", path)
         assert code == 1
         assert out.count("(1 diverged)") == 4
         assert err.splitlines()[-1] == "1 of 2 runs diverged"
-        assert ("(m = wild) diverged" in err) == (_ == 0)
+        assert ("(m = wild) diverged" in err) == is_new
 
 
 def test_dry_run_counts_and_simulates_nothing(laggard, toy):
@@ -336,12 +329,9 @@ def test_plot_draws_runs_and_sweeps(laggard, toy, drawn):
     runs = sorted(path.parent for path in Path("results/toy").glob("*/manifest.json"))
     assert laggard("plot", *runs) == (0, f"{runs[0]}/figure.png\n", "")
     (sweep, path, given), (singles, _, named) = drawn
-    assert ([result.labels["method"] for result in sweep], path) == (
-        ["synchronous", "late"],
-        Path("all.png"),
-    )
-    assert given["label"] is None
-    assert given["target"] is named["target"] is None
+    assert [result.labels["method"] for result in sweep] == ["synchronous", "late"]
+    assert path == Path("all.png")
+    assert given["label"] is given["target"] is named["target"] is None
     assert sorted(map(named["label"], singles)) == ["async_ps", "sync_ps"]
 
 
@@ -349,8 +339,6 @@ def test_plot_draws_the_figure_that_is_named(laggard, toy):
     laggard("sweep", toy(GRID), "--quiet")
     figure = "results/toy/staleness.png"
     assert laggard("plot", "results/toy", "--figure", "staleness") == (0, f"{figure}\n", "")
-    words = "plot results/toy --figure learning --x epoch --to a.svg"
-    assert laggard(*words.split()) == (0, "a.svg\n", "")
     assert Path(figure).read_bytes().startswith(b"\x89PNG")
     code, out, err = laggard("plot", "results/toy", "--figure", "consensus")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -362,15 +350,6 @@ def test_plot_lists_the_figures(laggard):
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == list(FIGURES)
     assert all(len(line.split()) > 4 for line in out.splitlines())
-
-
-@pytest.mark.slow
-def test_sweep_draws_a_real_figure(toy, tmp_path):
-    script = "import sys; from laggard.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0
-    assert (tmp_path / "toy" / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 TABLES = {title.split()[0]: list(choice.parts) for title, choice in SECTIONS.items()}
@@ -458,15 +437,6 @@ def test_list_of_a_section_or_an_entry(laggard):
     assert (code, err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("key", "section"),
-    [("algorithm", "methods"), ("law", "laws"), ("dataset", "data"), ("optimizer", "optimizers"), ("clip", "clipping"),
-     ("server_crashes", "failures"), ("topology", "topologies"), ("loss", "losses"), ("model", "models")],
-)  # fmt: skip
-def test_section_is_found_by_its_key(laggard, key, section):
-    assert laggard("list", key) == laggard("list", section)
-
-
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_list_is_wrapped_in_a_terminal(laggard, monkeypatch, width):
     words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
@@ -513,6 +483,9 @@ def test_every_entry_of_a_choice_is_listed():
         ("run TOY --fast", "laggard: unrecognized arguments: --fast"),
         ("validate TOY --fast", "laggard: unrecognized arguments: --fast"),
         ("run", "laggard run: the following arguments are required: CONFIG"),
+        ("compare-real", "laggard"),
+        ("real", "laggard real"),
+        ("real measure", "laggard real"),
     ],
 )
 def test_mistake_gives_one_line_error(laggard, toy, words, said):
@@ -581,7 +554,7 @@ def test_ctrl_c_reports_saved_runs(laggard, toy, monkeypatch):
     ("number", "code", "said"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
-@pytest.mark.parametrize("patience", [0, 0.05, 0.3, 0.7, None])
+@pytest.mark.parametrize("patience", [0, 0.3, None])
 def test_signal_ends_the_process_without_a_traceback(
     toy,
     tmp_path,
@@ -640,14 +613,16 @@ def test_figure_of_run_keeps_that_of_sweep(laggard, toy):
     assert figure.read_text() == "the sweep's"
 
 
-def test_table_is_printed_before_the_figure(laggard, toy, monkeypatch):
+@pytest.mark.parametrize("error", [OSError(28, "none left", "figure.png"), ValueError("none left")])
+def test_figure_that_fails_is_a_warning_below_the_table(laggard, toy, monkeypatch, error):
     def undrawable(*args, **given):
-        raise OSError(28, "No space left on device", "figure.png")
+        raise error
 
     monkeypatch.setattr("laggard.experiments.figures.comparison", undrawable)
     code, out, err = laggard("run", toy())
     assert code == 0
-    assert err.endswith("figure.png: warning: the figure is not drawn: No space left on device\n")
+    assert "figure.png: warning: the figure is not drawn: " in err
+    assert err.endswith("none left\n")
     assert out.startswith("method")
 
 

@@ -88,18 +88,6 @@ def test_reading_commands_need_no_writing(toy, tmp_path, monkeypatch, capsys, re
     assert {file: file.stat().st_mtime_ns for file in archive.rglob("*")} == files
 
 
-def test_figure_that_fails_is_a_warning(toy, tmp_path, monkeypatch, capsys):
-    def fail(*args, **named):
-        raise ValueError("nothing to draw")
-
-    monkeypatch.setattr("laggard.experiments.figures.evaluations.comparison", fail)
-    assert main(["sweep", str(toy(SWEEP)), "--out", str(tmp_path / "out")]) == 0
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"{tmp_path}/out/toy/figure.png: warning: ")
-    assert line.endswith("nothing to draw")
-    assert not (tmp_path / "out" / "toy" / "figure.png").exists()
-
-
 def test_finished_sweep_is_not_drawn_again(toy, tmp_path, capsys):
     asked = ["sweep", str(toy(SWEEP)), "--out", str(tmp_path / "out")]
     figure = tmp_path / "out" / "toy" / "figure.png"

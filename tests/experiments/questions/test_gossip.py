@@ -7,7 +7,6 @@ import pytest
 
 from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
 from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
-from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
@@ -96,29 +95,6 @@ def test_slow_node_is_judged_by_time_ratio(right, role, word):
     assert main.number.mean.value == pytest.approx(4 if right else 2, rel=1e-6)
     assert main.beside["the same without a slow node"].value == pytest.approx(1)
     assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
-
-
-def test_target_that_seeds_miss_has_no_mean():
-    parts = []
-    for method, slowness in (
-        ("adpsgd", 1),
-        ("adpsgd", 10),
-        ("adpsgd", 100),
-        ("overlapped", 1),
-        ("overlapped", 10),
-    ):
-        values = spread(5.0, 0.1, 10)
-        if slowness == 100:
-            values[:6] = np.inf
-        own = dict(method=method, slowness=slowness)
-        parts.append(rows("time_to_0.9", values, "report", "trained", **own))
-    for method in ("adpsgd", "all_reduce", "overlapped", "adpsgd_overlap"):
-        parts.append(
-            rows("seconds_per_sample", [1.0] * 10, "report", "clock", method=method, slowness=1)
-        )
-    bears = decide_slow_node(table(*parts))[1]
-    assert bears.number.missing == 6
-    assert bears.judgement.word == Word.CANNOT_TELL
 
 
 @CASES
