@@ -59,6 +59,12 @@ def test_malformed_override_is_named(toy):
     assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
 
 
+def test_missing_gpu_is_refused(stragglers, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    path = stragglers()
+    assert refusal(path, "device=cuda").startswith(f"{path}: device: expected a GPU")
+
+
 def test_unfold_takes_chains_of_layers_alone(stragglers, module):
     module("house", ODD)
     path, unfold = stragglers(), ("device=cpu", "backend=unfold")

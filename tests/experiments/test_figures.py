@@ -195,6 +195,12 @@ def test_members_of_run_share_colour_but_not_dashes():
         )
 
 
+def test_diverged_line_has_a_note():
+    few = result(accuracy=False)
+    few.metrics.loc[few.metrics["updates"] > 50, "test_loss"] = np.inf
+    assert "a line ends where one of its seeds diverged" in words(figures.comparison([few]))
+
+
 def test_line_bridges_gaps_and_ends_at_divergence():
     curve = pd.DataFrame(
         {"time": [0.0, 1, 2, 3, 4], "train_loss": [np.nan, 8.0, np.nan, 4.0, np.inf]}
