@@ -8,15 +8,17 @@ captured as a CUDA graph, and compiled.
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models import Dataset, LeNet5
+from laggard.models import MLP, Dataset, LeNet5
 from laggard.models.backends.threads import cores
 
 LR = 0.05
+Network = LeNet5 | MLP
 Loop = Callable[[int], float]
 """Makes so many training steps, and answers how many it made a second."""
 Step = Callable[[Tensor, Tensor], object]
@@ -34,13 +36,18 @@ def text_book_lenet5() -> nn.Module:
     )  # fmt: skip
 
 
-def loops(data: Dataset, batch: int) -> dict[str, Loop]:
-    """Every plain loop of LeNet-5 where `data` lies, by what is special about it."""
+def loops(data: Dataset, batch: int, network: Network | None = None) -> dict[str, Loop]:
+    """Every plain loop where `data` lies, by what is special about it.
+
+    Args:
+        network: LeNet-5 by default, also as text books have it.
+    """
     found: dict[str, Loop] = {}
-    for form, build in {
-        "": lambda: LeNet5().build(data.shape, data.classes),
-        "text book, ": text_book_lenet5,
-    }.items():
+    forms = {"": (network or LeNet5()).build}
+    if network is None:
+        forms["text book, "] = lambda *_: text_book_lenet5()
+    for form, build_for in forms.items():
+        build = partial(build_for, data.shape, data.classes)
         if data.train_x.device.type == "cuda":
             for name, prepare in {
                 "eager": eager,
