@@ -1,5 +1,6 @@
 """The pages of evidence: the first screen, and the generated blocks of questions' and papers' cards."""
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -9,6 +10,7 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE, SPEEDUP
+from laggard.experiments.questions.elsewhere import fashion_answers, is_same
 from laggard.experiments.questions.numbers import reporting
 from laggard.experiments.questions.papers import PAPERS, Paper
 from laggard.experiments.questions.pictures import (
@@ -69,12 +71,14 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
         first, folder: the arguments of `write_pages`.
     """
     answers = {}
+    elsewhere = {}
     tables = {}
     texts = {}
     for name, question in QUESTIONS.items():
         table = read_numbers(name, folder)
         answers[name] = [] if table.empty else question.decide(table)
-        block = numbers_block(question, answers[name])
+        elsewhere[name] = fashion_answers(question, folder)
+        block = numbers_block(question, answers[name], elsewhere[name])
         if not table.empty and has_picture(question, table):
             picture = _seen_from(folder / f"{name}.png", first.parent)
             block = f"![{question.asks}](../../{picture})\n\n{block}"
@@ -94,21 +98,30 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     speedup = ""
     if answers[SPEEDUP.name]:
         speedup = _seen_from(folder / f"{SPEEDUP.name}.png", first.parent)
-    return {first: _first_page(answers, tables, hero, caption, speedup), **texts}
+    page = _first_page(answers, elsewhere, tables, hero, caption, speedup)
+    return {first: page, **texts}
 
 
 def _seen_from(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
-    """The block of a card with our numbers: a line for each answer and each number beside it."""
+def numbers_block(
+    question: Question, answers: Sequence[Answer], elsewhere: Sequence[Answer] = ()
+) -> str:
+    """The block of a card with our numbers: a line for each answer and each number beside it.
+
+    Args:
+        elsewhere: the answers on Fashion-MNIST, in the order of `answers`.
+    """
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []
-    for answer in answers:
+    for answer, other in itertools.zip_longest(answers, elsewhere[: len(answers)]):
         parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
         lines.append(f"- **{answer.says}.** {', '.join(filter(None, parts))}.")
+        if other is not None:
+            lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, other)}")
         middle = answer.number.median
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
@@ -126,6 +139,12 @@ def numbers_block(question: Question, answers: Sequence[Answer]) -> str:
         for says, number in answer.beside.items():
             lines.append(f"  - {says}: {number_text(number)}")
     return "\n".join(lines)
+
+
+def elsewhere_text(answer: Answer, other: Answer) -> str:
+    """`the same: 0.75 (0.70, 0.82) times`."""
+    word = "the same" if is_same(answer, other) else "other"
+    return f"{word}: {number_text(other.number, other.unit)}"
 
 
 def table_block(rows: Iterable[Sequence[str]]) -> str:
@@ -197,6 +216,7 @@ def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
 
 def _first_page(
     answers: dict[str, list[Answer]],
+    elsewhere: dict[str, list[Answer]],
     tables: dict[str, str],
     hero: str,
     caption: str,
@@ -211,6 +231,10 @@ def _first_page(
     agree = _with_word(first, Word.AGREES)
     cannot_tell = _with_word(first, Word.CANNOT_TELL)
     untested = _with_word(first, Word.NOT_DECIDED, Word.NONE)
+    fashion = {}
+    for name, others in elsewhere.items():
+        for answer, other in zip(answers[name], others, strict=False):
+            fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
@@ -226,6 +250,7 @@ def _first_page(
         caption=caption,
         speedup=speedup,
         Word=Word,
+        fashion=fashion,
         cards=CARDS.as_posix(),
         papers={_named(paper): (PAPER_CARDS / f"{paper.key}.md").as_posix() for paper in PAPERS},
         read=sum(answer.mark == "read" for _, answer in every if answer.judgement.word),

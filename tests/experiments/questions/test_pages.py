@@ -3,10 +3,12 @@
 import json
 from html import escape
 
+import numpy as np
 import pytest
 
 from laggard.experiments.cli import main
 from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.elsewhere import is_same
 from laggard.experiments.questions.pages import (
     BEGIN,
     END,
@@ -15,8 +17,9 @@ from laggard.experiments.questions.pages import (
     with_numbers,
 )
 from laggard.experiments.questions.pictures import rates_picture, speedup_picture
+from laggard.experiments.questions.question import Answer
 from laggard.experiments.questions.store import STORED, read_numbers
-from laggard.experiments.questions.words import Word
+from laggard.experiments.questions.words import Word, estimate
 from laggard.experiments.references import works
 from tests.documents import ROOT
 from tests.experiments.questions.made_up import rows, spread, table
@@ -78,6 +81,23 @@ def test_stored_numbers_answer(name):
             assert answer.judgement.word in (Word.NOT_DECIDED, Word.NONE)
         if answer.mark == "recalled":
             assert answer.bar_of != "paper"
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "bar", "same"),
+    [
+        (0.0, 0.3, 0.5, True),  # both agree, apart as their intervals are
+        (0.0, 0.7, 0.5, False),
+        (0.0, 0.3, np.inf, False),  # no bar: the intervals decide
+        (0.0, 0.02, np.inf, True),
+    ],
+)
+def test_answer_elsewhere_is_the_same_by_word_or_interval(value, other, bar, same):
+    def answer(center):
+        number = estimate(spread(center, 0.05, 10))
+        return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)
+
+    assert is_same(answer(value), answer(other)) is same
 
 
 def test_tables_are_small():

@@ -1,0 +1,35 @@
+"""The answers of a question on another data set, and whether they are the same there."""
+
+from pathlib import Path
+
+from laggard.experiments.questions.question import Answer, Question
+from laggard.experiments.questions.store import read_numbers
+from laggard.experiments.questions.words import Word
+
+FASHION = "fashion_mnist"
+TELLS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
+"""The words that rest on numbers alone, and not on what had been seen before."""
+
+
+def fashion_answers(question: Question, folder: Path) -> list[Answer]:
+    """The answers of a question on Fashion-MNIST; none where it was not run there.
+
+    Args:
+        folder: the folder of the tables of numbers.
+
+    Raises:
+        ResultError: the file is no table of numbers.
+    """
+    table = read_numbers(f"{question.name}.{FASHION}", folder)
+    if table.empty:
+        return []
+    return question.decide(table)
+
+
+def is_same(answer: Answer, other: Answer) -> bool:
+    """Whether both have the same word; where either has none, whether their intervals overlap."""
+    words = answer.judgement.word, other.judgement.word
+    if words[0] in TELLS and words[1] in TELLS:
+        return words[0] is words[1]
+    shown, its = answer.number.shown, other.number.shown
+    return shown.low <= its.high and its.low <= shown.high
