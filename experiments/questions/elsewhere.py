@@ -26,10 +26,14 @@ def fashion_answers(question: Question, folder: Path) -> list[Answer]:
     return question.decide(table)
 
 
-def is_same(answer: Answer, other: Answer) -> bool:
-    """Whether both have the same word; where either has none, whether their intervals overlap."""
+def compare(answer: Answer, other: Answer) -> str:
+    """`the same` or `other` by the words of both; where either has none, whether the intervals of
+    their numbers overlap: `not told apart` or `other`.
+    """
     words = answer.judgement.word, other.judgement.word
     if words[0] in TELLS and words[1] in TELLS:
-        return words[0] is words[1]
+        return "the same" if words[0] is words[1] else "other"
     shown, its = answer.number.shown, other.number.shown
-    return shown.low <= its.high and its.low <= shown.high
+    if shown.low <= its.high and its.low <= shown.high:
+        return "not told apart"
+    return "other"

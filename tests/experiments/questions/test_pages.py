@@ -8,7 +8,7 @@ import pytest
 
 from laggard.experiments.cli import main
 from laggard.experiments.questions.catalogue import QUESTIONS
-from laggard.experiments.questions.elsewhere import is_same
+from laggard.experiments.questions.elsewhere import compare
 from laggard.experiments.questions.pages import (
     BEGIN,
     END,
@@ -84,20 +84,20 @@ def test_stored_numbers_answer(name):
 
 
 @pytest.mark.parametrize(
-    ("value", "other", "bar", "same"),
+    ("other", "bar", "expected"),
     [
-        (0.0, 0.3, 0.5, True),  # both agree, apart as their intervals are
-        (0.0, 0.7, 0.5, False),
-        (0.0, 0.3, np.inf, False),  # no bar: the intervals decide
-        (0.0, 0.02, np.inf, True),
+        (0.3, 0.5, "the same"),  # both agree, apart as their intervals are
+        (0.7, 0.5, "other"),
+        (0.3, np.inf, "other"),  # no bar: the intervals decide
+        (0.02, np.inf, "not told apart"),
     ],
 )
-def test_answer_elsewhere_is_the_same_by_word_or_interval(value, other, bar, same):
+def test_answer_elsewhere_is_compared_by_word_or_interval(other, bar, expected):
     def answer(center):
         number = estimate(spread(center, 0.05, 10))
         return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)
 
-    assert is_same(answer(value), answer(other)) is same
+    assert compare(answer(0.0), answer(other)) == expected
 
 
 def test_tables_are_small():
