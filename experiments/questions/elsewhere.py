@@ -26,7 +26,7 @@ def fashion_answers(question: Question, folder: Path) -> list[Answer]:
     return question.decide(table)
 
 
-def compare(answer: Answer, other: Answer) -> str:
+def compare_answers(answer: Answer, other: Answer) -> str:
     """`the same` or `other` by the words of both; where either has none, whether the intervals of
     their numbers overlap: `not told apart` or `other`.
     """

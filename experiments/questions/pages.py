@@ -10,7 +10,7 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE, SPEEDUP
-from laggard.experiments.questions.elsewhere import compare, fashion_answers
+from laggard.experiments.questions.elsewhere import compare_answers, fashion_answers
 from laggard.experiments.questions.numbers import reporting
 from laggard.experiments.questions.papers import PAPERS, Paper
 from laggard.experiments.questions.pictures import (
@@ -143,7 +143,7 @@ def numbers_block(
 
 def elsewhere_text(answer: Answer, other: Answer) -> str:
     """`the same: 0.75 (0.70, 0.82) times`."""
-    return f"{compare(answer, other)}: {number_text(other.number, other.unit)}"
+    return f"{compare_answers(answer, other)}: {number_text(other.number, other.unit)}"
 
 
 def table_block(rows: Iterable[Sequence[str]]) -> str:

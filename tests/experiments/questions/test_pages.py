@@ -8,7 +8,7 @@ import pytest
 
 from laggard.experiments.cli import main
 from laggard.experiments.questions.catalogue import QUESTIONS
-from laggard.experiments.questions.elsewhere import compare
+from laggard.experiments.questions.elsewhere import compare_answers
 from laggard.experiments.questions.pages import (
     BEGIN,
     END,
@@ -97,7 +97,7 @@ def test_answer_elsewhere_is_compared_by_word_or_interval(other, bar, expected):
         number = estimate(spread(center, 0.05, 10))
         return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)
 
-    assert compare(answer(0.0), answer(other)) == expected
+    assert compare_answers(answer(0.0), answer(other)) == expected
 
 
 def test_tables_are_small():
