@@ -10,15 +10,16 @@ Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, 
 
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types
+from llvmlite import ir
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from laggard.models.backends.compiled.kernels import SAMPLES, TILE
 
-CPU_ROWS = 8 if binding.get_host_cpu_features().get("avx512f") else 2
-"""Rows of a product whose sums fit into the registers of the CPU."""
+# of the CPU that is compiled for; without 512 bits, the sums of eight rows leave the registers
+CPU_ROWS = 8 if "+avx512f" in str(config.CPU_FEATURES) else 2  # type: ignore[attr-defined]
+"""Rows of a product whose sums fit into registers."""
 INDEX, LANE = ir.IntType(64), ir.IntType(32)
 FLOAT = ir.FloatType()
 FLOAT_BYTES = 4
