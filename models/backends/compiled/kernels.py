@@ -29,7 +29,10 @@ IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
 def add_row(
     a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
 ) -> None:
-    """y[b] += sum_k a[k * down] x[k, b], for all samples b. Of `vectors`, where compiled."""
+    """y[b] += sum_k a[k * down] x[k, b], for all samples b. Of `vectors`, where compiled.
+
+    `across` and `apart` are those of `add_rows`, and do nothing for one row.
+    """
     for k in range(terms):
         for b in range(SAMPLES):
             y[b] += a[k * down] * x[k * SAMPLES + b]
@@ -38,7 +41,11 @@ def add_row(
 def add_rows(
     a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
 ) -> None:
-    """`add_row` for TILE_ROWS rows of a and y. Of `vectors`, where compiled."""
+    """`add_row` for TILE_ROWS rows of a and y. Of `vectors`, where compiled.
+
+    Args:
+        across, apart: the numbers from one row to the next, of a and of y.
+    """
     for m in range(TILE_ROWS):
         add_row(a[m * across :], across, down, x, y[m * apart :], apart, terms)
 

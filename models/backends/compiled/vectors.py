@@ -2,8 +2,8 @@
 
 From loops over numbers LLVM makes code that adds into memory at each term, at a third of the speed
 of the CPU. So these two loops are written in LLVM's own terms. `compiler` puts this text into each
-module that it compiles, where it replaces three functions of `kernels`. Nothing imports it, since
-it imports numba.
+module that it compiles, where TILE_ROWS, `add_row`, `add_rows` and `transpose_block` replace those
+of `kernels`, which have the same meaning and are slow. Nothing imports it, since it imports numba.
 
 Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, 2008.
 """
@@ -17,18 +17,18 @@ from numba.extending import intrinsic
 
 from laggard.models.backends.compiled.kernels import SAMPLES, TILE
 
-# of the CPU that is compiled for; without 512 bits, the sums of eight rows leave the registers
-CPU_ROWS = 8 if "+avx512f" in str(config.CPU_FEATURES) else 2  # type: ignore[attr-defined]
-"""Rows of a product whose sums fit into registers."""
+# Of the CPU that is compiled for. Without 512 bits, the sums of eight rows leave the registers.
+TILE_ROWS = 2
+if "+avx512f" in str(config.CPU_FEATURES):  # type: ignore[attr-defined]
+    TILE_ROWS = 8
 INDEX, LANE = ir.IntType(64), ir.IntType(32)
 FLOAT = ir.FloatType()
 FLOAT_BYTES = 4
 
 
-def from_lanes(numbers: Any) -> Any:
+def from_lanes(lanes: list[int]) -> Any:
     """The mask of a shuffle: the lane that each number of the new vector is taken from."""
-    places = list(numbers)
-    return ir.Constant(ir.VectorType(LANE, len(places)), places)
+    return ir.Constant(ir.VectorType(LANE, len(lanes)), lanes)
 
 
 def start_of(context: Any, builder: Any, signature: Any, arguments: Any, number: int) -> Any:
@@ -88,8 +88,26 @@ def make_product(rows: int) -> Any:
     return add_product
 
 
+def masks_of_exchange(half: int) -> tuple[Any, Any]:
+    """The masks that give the upper row of a pair, and the lower one, after an exchange.
+
+    Of each 2 * `half` lanes, the upper row keeps the first half and gets the first of the lower
+    row; the lower row gets the second half of the upper one and keeps its own.
+    """
+    upper, lower = [], []
+    for lane in range(TILE):
+        lane_below = TILE + lane  # a mask numbers the lanes of the lower row from TILE on
+        if lane & half:
+            upper.append(lane_below - half)
+            lower.append(lane_below)
+        else:
+            upper.append(lane)
+            lower.append(lane + half)
+    return from_lanes(upper), from_lanes(lower)
+
+
 @intrinsic
-def transpose_tile(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> Any:
+def transpose_block(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> Any:
     """y' = x for TILE rows and columns, whose rows are `apart` numbers apart.
 
     The two corner blocks [A B; C D] -> [A C; B D] are exchanged, then those of each quarter, and so
@@ -104,14 +122,13 @@ def transpose_tile(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> A
             rows.append(builder.load(place, align=FLOAT_BYTES))
         half = TILE // 2
         while half:
-            # of a pair of rows, the lanes of the second are numbered from TILE on
-            upper = from_lanes(at + (TILE - half) * bool(at & half) for at in range(TILE))
-            lower = from_lanes(at + (half, TILE)[bool(at & half)] for at in range(TILE))
+            upper, lower = masks_of_exchange(half)
             for row in range(TILE):
-                if not row & half:
-                    pair = rows[row], rows[row + half]
-                    rows[row] = builder.shuffle_vector(*pair, upper)
-                    rows[row + half] = builder.shuffle_vector(*pair, lower)
+                if row & half:
+                    continue  # it is the lower row of a pair
+                pair = rows[row], rows[row + half]
+                rows[row] = builder.shuffle_vector(*pair, upper)
+                rows[row + half] = builder.shuffle_vector(*pair, lower)
             half //= 2
         start = start_of(context, builder, signature, arguments, 2)
         for row in range(TILE):
@@ -122,6 +139,5 @@ def transpose_tile(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> A
     return types.void(x, types.int64, y, types.int64), emit
 
 
-# in the place of what `kernels` calls so
-TILE_ROWS, transpose_block = CPU_ROWS, transpose_tile
-add_row, add_rows = make_product(1), make_product(CPU_ROWS)
+add_row = make_product(1)
+add_rows = make_product(TILE_ROWS)
