@@ -178,7 +178,7 @@ def test_sweep_prints_a_row_per_run_and_member(laggard, toy):
 
 def test_diverged_sweep_ends_with_code_1(laggard, toy):
     path = toy("sweep: {m: {fine: {}, wild: {learning.lr: 1.0e+30}}}")
-    for is_new in (True, False):  # a second call, which finds both, says so too
+    for is_new in (True, False):  # the second call finds both runs stored
         code, out, err = laggard("sweep", path)
         assert code == 1
         assert out.count("(1 diverged)") == 4

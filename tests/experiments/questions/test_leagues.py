@@ -94,6 +94,8 @@ def test_most_accurate_method_leads_by_points():
     parts = [
         rows("accuracy", base, study="mild", **chose("sync_ps")),
         rows("accuracy", base + 0.02, study="mild", **chose("ringleader")),
+        rows("accuracy", base * np.nan, study="mild", **chose("scaffold")),
+        rows("accuracy_at_samples", base * np.nan, study="mild", **chose("scaffold")),
         rows("accuracy_at_samples", base, study="mild", **chose("sync_ps")),
         rows("accuracy_at_samples", base + np.inf, study="mild", **chose("ringleader")),
     ]
@@ -104,6 +106,7 @@ def test_most_accurate_method_leads_by_points():
     cells = {line[0]: line[1:] for line in lines}
     assert MIXTURES["mild"] in heading[1]
     assert heading[-1] == f"{MIXTURES['strong']}: not run yet"
+    assert cells["scaffold"] == ["all lost", "all lost", "", ""]
     assert cells["ringleader"][0].startswith("**")
     assert cells["ringleader"][1] == f"miss ({SEEDS} of {SEEDS})"
     assert cells["sync_ps"][1] == f"**{cells['sync_ps'][0]}**"
