@@ -14,14 +14,12 @@ from matplotlib import image
 
 from laggard import ConfigError, explore
 from laggard.experiments.config.config import parse
-from laggard.experiments.config.document import parse_yaml
+from laggard.experiments.config.document import find_config, parse_yaml, read
 from laggard.experiments.playground import Knobs, facts_of, picture_of, simulate_clock
 from laggard.simulator.algorithms import ALGORITHMS
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-REFUSED = {"1f1b", "delayed", "fedavg", "pipedream_2bw", "relay_sgd"}
-"""Methods whose toy configs need another number of workers than eight."""
 
 
 def pixels(picture):
@@ -45,14 +43,18 @@ def test_facts_are_those_of_the_run_beside_theory():
     assert waiting == "0 %"
 
 
+def workers_of_toy(method):
+    try:
+        toy = read(find_config(f"example:methods/{method}"))
+    except ConfigError:  # its toy configs are named by their collectives
+        return Knobs().workers
+    return toy["cluster"].get("workers", Knobs().workers)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_every_method_is_drawn_or_refused(method):
-    if method in REFUSED:
-        with pytest.raises(ConfigError, match=r"\A[^\n]+\Z"):
-            simulate_clock(Knobs(method))
-        return
-    result = simulate_clock(Knobs(method))
+def test_every_method_is_drawn_with_the_workers_of_its_toy_config(method):
+    result = simulate_clock(Knobs(method, workers=workers_of_toy(method)))
     assert pixels(picture_of(result)).std() > 0.05
     assert facts_of(result)
 
