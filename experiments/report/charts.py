@@ -24,7 +24,7 @@ from bokeh.models import (
     SingleIntervalTicker,
     WheelZoomTool,
 )
-from bokeh.models.annotations import BoxAnnotation
+from bokeh.models.annotations import Arrow, BoxAnnotation, NormalHead
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 from bokeh.transform import linear_cmap
@@ -49,7 +49,15 @@ LINE_STYLE: dict[str, Any] = {
     "selection_line_width": 5,
     "nonselection_line_alpha": 0.15,
 }
-HOVERED_BAR: dict[str, Any] = {"hover_line_color": "#d55e00", "hover_line_width": 2}
+MARKED = "#d55e00"
+"""The colour of what belongs to the gradient under the pointer."""
+HOVERED_BAR: dict[str, Any] = {"hover_line_color": MARKED, "hover_line_width": 2}
+ARROW_STYLE: dict[str, Any] = {
+    "y_start": "worker",
+    "y_end": "worker",
+    "line_color": MARKED,
+    "line_width": 2,
+}
 TOOLTIPS = [
     ("worker", "@worker"),
     ("staleness", "@staleness updates"),
@@ -172,7 +180,8 @@ def draw_timelines(results: Sequence[Result], most: int) -> Any:
     """The workers' time: a row per worker, a bar per gradient, coloured by its staleness.
 
     A thick bar is computed, the thin one after it is on its way to its update. While the pointer is
-    on a gradient, a grey area marks the time from its read to its update.
+    on a gradient, an arrow leads from its read to its update, and a grey area marks that time in
+    the rows of all workers.
 
     Args:
         results: a run for each choice of the page; the first is shown.
@@ -225,9 +234,20 @@ def _draw_gradients(chart: Any, rows: pd.DataFrame, name: str, top: int) -> Any:
 def _show_gradient_under_pointer(chart: Any, bars: Sequence[Any]) -> None:
     area = BoxAnnotation(fill_color="#888888", fill_alpha=0.25, line_color=None, visible=False)
     chart.add_layout(area)
+    ends = ColumnDataSource({"read": [], "ended": [], "worker": []})
+    head = NormalHead(size=12, fill_color=MARKED, line_color=MARKED)
+    arrow = Arrow(source=ends, x_start="read", x_end="ended", end=head, **ARROW_STYLE)
+    chart.add_layout(arrow)
     status = CustomJSHover(args={"names": list(STATUS_NAMES)}, code="return names[value]")
-    hover = HoverTool(renderers=list(bars), tooltips=TOOLTIPS, formatters={"@status": status})
-    hover.callback = CustomJS(args={"area": area, "bars": list(bars)}, code=MARK_READ_TO_UPDATE)
+    # the text stands above or below the pointer, where it does not cover the arrow
+    hover = HoverTool(
+        renderers=list(bars),
+        tooltips=TOOLTIPS,
+        formatters={"@status": status},
+        attachment="vertical",
+    )
+    marks = {"area": area, "ends": ends, "bars": list(bars)}
+    hover.callback = CustomJS(args=marks, code=MARK_READ_TO_UPDATE)
     chart.add_tools(hover)
 
 
@@ -283,9 +303,16 @@ MARK_READ_TO_UPDATE = """
 const bar = bars.find((bar) => bar.visible);
 const [index] = bar.data_source.inspected.indices;
 area.visible = index !== undefined;
+const {read, ended, worker} = bar.data_source.data;
+const marked = area.visible ? [index] : [];
+ends.data = {
+  read: marked.map((at) => read[at]),
+  ended: marked.map((at) => ended[at]),
+  worker: marked.map((at) => worker[at]),
+};
 if (area.visible) {
-  area.left = bar.data_source.data.read[index];
-  area.right = bar.data_source.data.ended[index];
+  area.left = read[index];
+  area.right = ended[index];
 }
 """
 

@@ -223,12 +223,17 @@ def test_timeline_shows_staleness_under_the_pointer(browse, page):
     index = driver.execute_script(f"return {bar}.inspected.indices[0]")
     staleness = driver.execute_script(f"return {bar}.data.staleness[{index}]")
     assert f"{staleness} updates" in text_of_tooltips(driver)
+    arrow = "charts('timeline')[0].center.find((part) => part.type === 'Arrow').source.data"
+    (row,) = driver.execute_script(f"return {arrow}.worker")
+    assert row == driver.execute_script(f"return {bar}.data.worker[{index}]")
+    arrow_ends = driver.execute_script(f"return [true, {arrow}.read[0], {arrow}.ended[0]]")
     area = "charts('timeline')[0].center.find((part) => part.type === 'BoxAnnotation')"
     ends = driver.execute_script(f"return [{area}.visible, {area}.left, {area}.right]")
     expected = driver.execute_script(
         f"return [true, {bar}.data.read[{index}], {bar}.data.ended[{index}]]"
     )
     assert ends == expected
+    assert arrow_ends == expected
 
 
 def long_run(gradients, workers):
