@@ -15,10 +15,10 @@ from bokeh.models import (
     ColumnDataSource,
     CustomJS,
     CustomJSHover,
+    FixedTicker,
     HoverTool,
     IndexFilter,
     LinearColorMapper,
-    LogTicker,
     NumeralTickFormatter,
     Range1d,
     SingleIntervalTicker,
@@ -70,6 +70,7 @@ MAX_HEIGHT = 700
 """The largest height of a timeline's rows, in pixels."""
 FIRST_GRADIENTS = 30
 """Gradients of the fastest worker that a timeline shows at first."""
+LOG_TICKS = [mantissa * 10.0**power for power in range(-6, 7) for mantissa in (1, 2, 5)]
 STATUS_NAMES = ("applied", "dropped", "cancelled")
 MAX_BARS, BINS = 5000, 2000
 """Bars that a browser draws in a tenth of a second, and the bins of time that stand for more."""
@@ -144,7 +145,8 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
     chart.add_tools(HoverTool(renderers=[curves], tooltips=tooltips, line_policy="nearest"))
     chart.xaxis.axis_label = AXIS_LABELS["time"]
     if scale == "log":
-        chart.yaxis.ticker = LogTicker(mantissas=[1, 2, 5])
+        # Bokeh's own ticks of less than two decades are evenly spaced: none below 1
+        chart.yaxis.ticker = FixedTicker(ticks=LOG_TICKS)
         chart.yaxis.formatter = NumeralTickFormatter(format="0.[00000]")
     return chart
 
