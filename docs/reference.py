@@ -10,6 +10,8 @@ from itertools import groupby
 from textwrap import dedent, indent
 from typing import Any
 
+from equations import is_equation, latex_of
+
 import laggard
 import laggard.simulator
 from laggard.experiments.config.config import Config
@@ -178,11 +180,15 @@ def description(part: type[Part]) -> Iterator[str]:
         r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE
     )
     for paragraph in text.split("\n\n"):
-        for literal, lines in groupby(paragraph.splitlines(), is_literal):
-            if literal:
-                yield from ("", *indent(dedent("\n".join(lines)), "    ").splitlines(), "")
-            else:
+        for literal, group in groupby(paragraph.splitlines(), is_literal):
+            lines = list(group)
+            if not literal:
                 yield from map(escape_line, lines)
+            elif all(map(is_equation, lines)):
+                for line in lines:
+                    yield from ("", "$$", latex_of(line), "$$", "")
+            else:
+                yield from ("", *indent(dedent("\n".join(lines)), "    ").splitlines(), "")
         yield ""
 
 

@@ -3,9 +3,10 @@ table.
 """
 
 import re
+import sys
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -28,15 +29,8 @@ from laggard.simulator import ALGORITHMS
 from laggard.simulator.errors import Positive, Settings
 from tests.documents import ROOT
 
-
-def module_of_docs(name):
-    spec = spec_from_file_location(name, ROOT / f"docs/{name}.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reference, rendering = map(module_of_docs, ("reference", "rendering"))
+sys.path.insert(0, str(ROOT / "docs"))  # as the site does
+equations, reference, rendering = map(import_module, ("equations", "reference", "rendering"))
 
 PHYSICAL = re.compile(
     r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$"
@@ -152,22 +146,48 @@ def test_aligned_lines_of_docstrings_are_kept():
     assert list(rendering.restructure(lines)) == [*kept, "Attributes:", "    start,end: (s)."]
 
 
-def test_equations_keep_their_alignment():
+def test_equations_are_typeset_and_tables_keep_their_alignment():
     class Part:
         """One sentence.
 
             a = b
             long  <- c
         then more.
+
+            order    seconds
+            any      1 / P
         """
 
     lines = list(reference.description(Part))  # type: ignore[arg-type]  # its docstring is all that counts
     assert [line for line in lines if line] == [
         "One sentence.",
-        "    a = b",
-        "    long  <- c",
+        *("$$", "a = b", "$$"),
+        *("$$", equations.latex_of("long  <- c"), "$$"),
         "then more.",
+        "    order    seconds",
+        "    any      1 / P",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "latex"),
+    [
+        ("w <- w - lr (1/P) sum_i g_i(w)", r"w \leftarrow w - \text{ lr } \frac{1}{P} \sum_{i} g_{i}(w)"),
+        ("w_{t+1} = g(w_read_k)", r"w_{t+1} = g(w_{\text{read},k})"),
+        ("m_ij = sum_(k != j) m_ki", r"m_{ij} = \sum_{k \ne j} m_{ki}"),
+        ("x_i^p <- keep x_i^p,  p = 1 .. F", r"x_{i}^p \leftarrow \text{ keep } x_{i}^p,\qquad p = 1 \ldots F"),
+        ("e_k = max(r_k, e_{k-1}) + alpha", r"e_{k} = \max (r_{k}, e_{k-1}) + \alpha"),
+        ("c_i <- mean of the g_i", r"c_{i} \leftarrow \text{ mean of the } g_{i}"),
+        ("mean_i x_i - outer_lr d", r"\text{ mean}_{i} x_{i} - \text{ outer_lr } d"),
+    ],
+)  # fmt: skip
+def test_equation_is_latex(line, latex):
+    assert " ".join(equations.latex_of(line).split()) == latex
+
+
+@pytest.mark.parametrize("name", ALGORITHM.parts)
+def test_method_has_a_typeset_equation(name):
+    assert "$$" in list(reference.description(ALGORITHM.parts[name]))
 
 
 ENTRIES = [

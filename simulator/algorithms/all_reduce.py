@@ -16,10 +16,11 @@ from laggard.simulator.learning.promises import concatenate
 class AllReduce(Compressing, Reducing, Bucketed):
     """All-reduce SGD: the nodes sum their gradients by a collective, and each makes the update.
 
-    w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
-    after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain
-    SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
-    `one_over_n` has an effect.
+        w <- w - lr (1/P) sum_j g_j(w)
+
+    at every node. Models and the nodes' optimiser states are equal after every update, bit for bit:
+    it is `sync_ps` without a server, and with one worker plain SGD. Staleness 0; a compensation
+    sees the mean gradient, which is fresh, so that only `one_over_n` has an effect.
 
     In each step of a collective a node waits for what it receives, and until the last byte of what
     it sends has left; with `rendezvous` of the network, until that has arrived. All wait for a

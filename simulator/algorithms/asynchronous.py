@@ -25,10 +25,12 @@ from laggard.simulator.learning.weights import total
 class AsyncPS(CompressingServer, Sharded):
     """Asynchronous SGD: the server applies each gradient on arrival and returns the new weights.
 
-    w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
-    DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network, `delayed` with
-    delay P - 1. Mean staleness (P - 1) / accumulate, in updates. Each shard applies gradients in
-    its own order of arrival; where that is the same on all, they learn what one server would.
+        w <- w - lr g(w_read)
+
+    With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation DC-ASGD. With one worker it
+    is plain SGD; with P equal workers on a free network, `delayed` with delay P - 1. Mean staleness
+    (P - 1) / accumulate, in updates. Each shard applies gradients in its own order of arrival;
+    where that is the same on all, they learn what one server would.
 
     Attributes:
         accumulate: G, gradients that the server sums before one step of its optimiser; workers do
@@ -80,11 +82,12 @@ class AsyncPS(CompressingServer, Sharded):
 class Downpour(Compressing, Sharded):
     """Downpour SGD: a replica makes local steps, and pushes and fetches periodically.
 
-    w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update
-    of the server, w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a
-    push is part of it. With n_push = n_fetch = 1 it is `async_ps`. A worker that crashes loses the
-    gradients not pushed, and delays a barrier. With `compress` the sum is coded. Mean staleness, in
-    pushes:
+        w' <- w' - lr g(w') at the replica;    w <- w - lr sum g(w') at the server
+
+    An update of the server is the sum of a replica's gradients since its last push. Fetched weights
+    replace w', and a fetch that is due with a push is part of it. With n_push = n_fetch = 1 it is
+    `async_ps`. A worker that crashes loses the gradients not pushed, and delays a barrier. With
+    `compress` the sum is coded. Mean staleness, in pushes:
 
         P - 1                               where n_push = n_fetch
         P (n_fetch / n_push + 1) / 2 - 1    where n_push divides n_fetch

@@ -37,9 +37,10 @@ LAWS: dict[str, Callable[[Generator, int], int]] = {
 class Delayed(Algorithm):
     """SGD with a delay: the gradient at w_t is applied `delay` updates later.
 
-    w_{t+1} = w_t - lr g(w_{t-delay}). The first `delay` steps fill the queue and make no update;
-    gradients queued at the end stay in flight. With delay 0 it is plain SGD; delay D is equivalent
-    to D + 1 equal asynchronous workers.
+        w_{t+1} = w_t - lr g(w_{t-delay})
+
+    The first `delay` steps fill the queue and make no update; gradients queued at the end stay in
+    flight. With delay 0 it is plain SGD; delay D is equivalent to D + 1 equal asynchronous workers.
 
     Where delays differ, the gradient of step t with a delay of d is due after step t + d has
     computed its own. All that are due are then applied, the oldest first, an update each; there may
@@ -110,10 +111,12 @@ class Delayed(Algorithm):
 class DelayedStages(Algorithm):
     """SGD with a delay for each stage: that of a pipeline without a flush, by one process.
 
-    w_s <- w_s - lr g_s(w(t - D_s)) for the stages s = 1 .. S, where w(t) is the whole model at step
-    t. A stage makes no update in its first D_s steps, so that at step t it has made t - D_s. Equal
-    D_s are `delayed`, on a free network. With D_s = S - s it is `pipedream` by one process: the
-    gradient of mini-batch t is taken at weights of t - S + s updates of each stage s.
+        w_s <- w_s - lr g_s(w(t - D_s)),    s = 1 .. S
+
+    where w(t) is the whole model at step t. A stage makes no update in its first D_s steps, so that
+    at step t it has made t - D_s. Equal D_s are `delayed`, on a free network. With D_s = S - s it
+    is `pipedream` by one process: the gradient of mini-batch t is taken at weights of t - S + s
+    updates of each stage s.
 
     One worker computes all gradients. A server for each stage has its parameters: it applies the
     stage's part of a gradient, of which each has a staleness of its own, and answers with the new

@@ -22,7 +22,8 @@ class EASGD(Algorithm):
     """Elastic averaging SGD: after every H local steps a worker and the centre move towards each
     other.
 
-    d = a (x_i - c);    x_i <- x_i - d;    c <- c + d
+        d = a (x_i - c);    x_i <- x_i - d;    c <- c + d
+
     An exchange conserves x_i + c. Then, as at every step, x_i <- x_i - lr g(x), where x is x_i
     before the exchange. All workers count equally, whatever their numbers of samples. With momentum
     in the worker's rule it is EAMSGD.

@@ -19,12 +19,12 @@ from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_o
 class DPSGD(Averaging, Elastic):
     """Decentralised parallel SGD: a node averages with its neighbours and steps by its gradient.
 
-    order                 update                                   seconds a step on a ring
-    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
-    adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
+        x_i <- sum_j W_ij x_j - lr g_i(x_i)      by combine_then_adapt
+        x_i <- sum_j W_ij (x_j - lr g_j(x_j))    by adapt_then_combine
 
-    with W doubly stochastic, for N bytes, latency alpha, beta seconds a byte, one card per node with
-    either `sharing`, and gradients of t_c seconds.
+    with W doubly stochastic. On a ring a step takes max(t_c, alpha + 2 N beta) seconds by the
+    first, and t_c + alpha + 2 N beta by the second, for N bytes, latency alpha, beta seconds a byte,
+    one card per node with either `sharing`, and gradients of t_c seconds.
 
     combine_then_adapt sends before it computes, so that messages and gradient overlap; `mixings` is
     1, since the model is averaged between read and step. adapt_then_combine equals `sgp` without
@@ -76,7 +76,7 @@ ASK, ANSWER = "may we average?", "yes"
 class ADPSGD(Algorithm):
     """Asynchronous decentralised SGD: a gradient, an average with a random neighbour, the step.
 
-    g_i = g(x_i);    x_i, x_j <- (x_i + x_j) / 2;    x_i <- x_i - lr g_i
+        g_i = g(x_i);    x_i, x_j <- (x_i + x_j) / 2;    x_i <- x_i - lr g_i
 
     There is no deadlock, since nodes are in two halves: the active half asks, and the passive half
     only answers, at once while it computes. The halves are the two colours of a bipartite graph,
@@ -142,7 +142,7 @@ class ADPSGD(Algorithm):
 class OverlapADPSGD(ADPSGD):
     """Asynchronous decentralised SGD that averages while it computes: `adpsgd`, messages hidden.
 
-    g_i = g(x_i);    meanwhile x_i, x_j <- (x_i + x_j) / 2;    then x_i <- x_i - lr g_i
+        g_i = g(x_i);    meanwhile x_i, x_j <- (x_i + x_j) / 2;    then x_i <- x_i - lr g_i
 
     An average begins with the gradient instead of after it, so that an active node takes max(t_c, 2
     (alpha + N beta)) seconds a step to a neighbour that nobody else asks, where `adpsgd` takes t_c

@@ -15,8 +15,10 @@ class KAsync(ReadComputePush):
     """K-async SGD: the first K distinct workers' gradients make an update; contributors wait for
     it, others go on.
 
-    w <- w - lr (1/K) sum_k g(w_read_k) over K different workers. With K = 1 it is `async_ps`, with
-    K = P `sync_ps`. Mean staleness P / K - 1.
+        w <- w - lr (1/K) sum_k g(w_read_k)
+
+    over K different workers. With K = 1 it is `async_ps`, with K = P `sync_ps`. Mean staleness P /
+    K - 1.
 
     Attributes:
         wait_for: K, workers per update.
@@ -62,10 +64,12 @@ class SoftSync(ReadComputePush):
     """K-batch-async SGD: any K gradients make an update, however old; a contributor re-reads at
     once.
 
-    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, possibly two of one
-    worker; the K-th contributor re-reads after the update. With K = 1 it is `async_ps`; with K = P
-    / n it is n-softsync, and without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P
-    seconds an update, for any distribution.
+        w <- w - lr (1/K) sum_k g(w_read_k)
+
+    over the next K gradients to arrive, possibly two of one worker; the K-th contributor re-reads
+    after the update. With K = 1 it is `async_ps`; with K = P / n it is n-softsync, and without
+    local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any
+    distribution.
 
     Attributes:
         gradients: K, gradients per update.

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 class LocalAllReduce(Compressing, Reducing):
     """Local SGD by all-reduce: the nodes average their models by a collective after H local steps.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i at every node, where node i
-    learns from n_i samples and n = sum_i n_i; with `weighting: equal` each of P nodes counts 1/P.
-    An update is a round; staleness 0. Models are equal after every update, bit for bit. It is
-    `local_sgd` without a server, and with H = 1, equal weights and a rule that is linear in the
-    gradient (SGD, momentum, Nesterov) `all_reduce`.
+        x_i <- w;    H times x_i <- x_i - lr g(x_i);    w <- sum_i (n_i / n) x_i
+
+    at every node, where node i learns from n_i samples and n = sum_i n_i; with `weighting: equal`
+    each of P nodes counts 1/P. An update is a round; staleness 0. Models are equal after every
+    update, bit for bit. It is `local_sgd` without a server, and with H = 1, equal weights and a
+    rule that is linear in the gradient (SGD, momentum, Nesterov) `all_reduce`.
 
     A round takes H t_c and one collective: on a ring, for P equal nodes, N bytes, latency alpha and
     beta seconds a byte, H t_c + 2 (P - 1) alpha + 2 ((P - 1) / P) N beta. All wait for the slowest.
@@ -98,9 +99,10 @@ class LocalAllReduce(Compressing, Reducing):
 class DiLoCoAllReduce(OuterOptimizer, LocalAllReduce):
     """DiLoCo by all-reduce: the average of the models is used as a gradient by an outer optimiser.
 
-    d = w - sum_i (n_i / n) x_i after H steps of each node, then at every node w <- outer step along
-    -d: with Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). All else is as in
-    `local_all_reduce`, to which SGD with outer_lr 1 and no momentum reduces it. It is `diloco`
+        d = w - sum_i (n_i / n) x_i;    b <- momentum b + d;    w <- w - outer_lr (d + momentum b)
+
+    at every node, after H steps of each. The outer step along -d is Nesterov's here. All else is as
+    in `local_all_reduce`, to which SGD with outer_lr 1 and no momentum reduces it. It is `diloco`
     without a server.
 
     Attributes:

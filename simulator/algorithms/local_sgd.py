@@ -37,13 +37,15 @@ number of samples that it learns from.
 class LocalSGD(CompressingServer, Sharded):
     """Local SGD: a server averages the models of workers after H local steps each.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the first N workers,
-    where worker i learns from n_i samples and n = sum_i n_i; with `average: updates`,
-    w <- w + sum_i (n_i / n) (x_i - w), the same but for rounding. With `weighting: equal` each of
-    the N workers counts 1/N. An update is a round; staleness 0. With H = 1 and equal weights it is
-    `sync_ps` for SGD, momentum and Nesterov whose buffers persist, all waited for; not for Adagrad,
-    RMSProp, Adam, nor with `reset`. Workers keep the state of their optimiser from one round to the
-    next; one that crashes loses it, and its round. Each shard drops what arrives late at it.
+        x_i <- w;    H times x_i <- x_i - lr g(x_i);    w <- sum_i (n_i / n) x_i
+
+    over the first N workers, where worker i learns from n_i samples and n = sum_i n_i. With
+    `average: updates`, w <- w + sum_i (n_i / n) (x_i - w), the same but for rounding. With
+    `weighting: equal` each of the N workers counts 1/N. An update is a round; staleness 0. With H =
+    1 and equal weights it is `sync_ps` for SGD, momentum and Nesterov whose buffers persist, all
+    waited for; not for Adagrad, RMSProp, Adam, nor with `reset`. Workers keep the state of their
+    optimiser from one round to the next; one that crashes loses it, and its round. Each shard drops
+    what arrives late at it.
 
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
@@ -146,9 +148,11 @@ class LocalSGD(CompressingServer, Sharded):
 class DiLoCo(OuterOptimizer, LocalSGD):
     """DiLoCo: local SGD whose average is used as a gradient by an outer optimiser at the server.
 
-    d = sum_i (n_i / n) (w - x_i) after H steps of each worker, by its samples n_i, then w <- outer step along -d: with
-    Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no
-    momentum it is `local_sgd`, whose other settings it shares.
+        d = sum_i (n_i / n) (w - x_i);    b <- momentum b + d;    w <- w - outer_lr (d + momentum b)
+
+    after H steps of each worker i, which learns from n_i of n samples. The outer step along -d is
+    Nesterov's here. With SGD, outer_lr 1 and no momentum it is `local_sgd`, whose other settings it
+    shares.
 
     Attributes:
         outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.

@@ -18,7 +18,9 @@ from laggard.simulator.timing.events import Event
 class Naive(Pipeline):
     """Model parallelism without a pipeline: one mini-batch at a time passes through all stages.
 
-    w <- w - lr g(w): plain SGD, and one node works at a time.
+        w <- w - lr g(w)
+
+    This is plain SGD, and one node works at a time.
 
     Source: Huang et al. (2019), arXiv 1811.06965, figure 2b, the baseline of pipelines.
     """
@@ -36,9 +38,11 @@ class Naive(Pipeline):
 class GPipe(Replicated):
     """GPipe: an update of all stages after M micro-batches, which pass through them in a pipeline.
 
-    w <- w - lr (1/M) sum_m g_m(w), the gradient of all M together; a micro-batch is a mini-batch of
-    the task. With equal stages on a free network an update takes (M + S - 1)(f + b) seconds, of
-    which (S - 1) / (M + S - 1) is the bubble.
+        w <- w - lr (1/M) sum_m g_m(w)
+
+    with the gradient of all M together. A micro-batch is a mini-batch of the task. With equal
+    stages on a free network an update takes (M + S - 1)(f + b) seconds, of which (S - 1) / (M + S -
+    1) is the bubble.
 
     With R replicas of the pipeline, on R S workers, each has M micro-batches of its own, and a
     stage sums its gradient with those of its replicas by a collective once its last backward pass
@@ -102,7 +106,9 @@ class GPipe(Replicated):
 class OneForwardOneBackward(GPipe):
     """GPipe that stores fewer activations: one forward, one backward pass in turn after a warm-up.
 
-    The gradient and the time of `gpipe`; stage s of S stores S - s activations at most, not M.
+        w <- w - lr (1/M) sum_m g_m(w)
+
+    with the gradient and the time of `gpipe`. Stage s of S stores S - s activations at most, not M.
 
     Source: Narayanan et al. (2019), arXiv 1806.03377; with a flush Narayanan et al. (2021), arXiv
     2104.04473, section 2.2.1.
@@ -117,9 +123,10 @@ class OneForwardOneBackward(GPipe):
 class PipeDream(Pipeline):
     """PipeDream: a stage updates after each mini-batch, at stashed weights, without a flush.
 
-    Stage s of n, s = 1 .. n, applies w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ...,
-    w_n(t)): the backward pass of a mini-batch uses the weights of its forward pass, and is n - s
-    updates late. With one stage it is plain SGD. Vertical sync, with which all stages use one
+        w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ..., w_n(t)),    s = 1 .. n
+
+    at stage s of n. The backward pass of a mini-batch uses the weights of its forward pass, and is
+    n - s updates late. With one stage it is plain SGD. Vertical sync, with which all stages use one
     version for a mini-batch, is not implemented.
 
     Source: Narayanan et al. (2019), arXiv 1806.03377, sections 3.2 and 3.3.

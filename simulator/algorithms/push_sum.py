@@ -135,8 +135,8 @@ class SGP(Elastic):
 class OverlapSGP(SGP):
     """Overlap SGP: shares are pushed every H gradients, and awaited tau gradients later.
 
-    x_i <- x_i - lr g_i(x_i / w_i);
-    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
+        x_i <- x_i - lr g_i(x_i / w_i);
+        every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
 
     After the gradient of step k a node waits for the shares of exchanges that it began at step k -
     tau or earlier, and adds those of later exchanges that have arrived; then it pushes. So ceil(tau

@@ -14,11 +14,13 @@ class SSP(ReadComputePush):
     """Stale synchronous parallel SGD: asynchronous, but no worker is more than `bound` iterations
     ahead of the slowest.
 
-    w <- w - lr g(w_read), each gradient on arrival. A worker that has made c iterations reads the
-    weights for its next one as soon as c <= min over workers + s; it waits until then, and gets the
-    newest weights. Without a bound it is `async_ps`. With s = 0 it is lock-step in iterations: P
-    updates a round, staleness 0 to P - 1, which is not `sync_ps`. A crash does not change a
-    worker's clock, so that the others wait at the bound until it returns.
+        w <- w - lr g(w_read)
+
+    with each gradient on arrival. A worker that has made c iterations reads the weights for its
+    next one as soon as c <= min over workers + s; it waits until then, and gets the newest weights.
+    Without a bound it is `async_ps`. With s = 0 it is lock-step in iterations: P updates a round,
+    staleness 0 to P - 1, which is not `sync_ps`. A crash does not change a worker's clock, so that
+    the others wait at the bound until it returns.
 
     Attributes:
         bound: s, in iterations; null sets no bound.

@@ -20,11 +20,13 @@ class SyncReplicas(Algorithm):
     """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step
     make an update.
 
-    w <- w - lr (1/R) sum_k g(w); then max(R, P) tokens with the new step join a queue, from which a
-    worker takes one after each push. A gradient whose worker's token is older than the present step
-    is dropped, whatever its weights. So an update costs max(R, P) pushes, of which P - R are
-    dropped where R < P; a worker may contribute twice. With R > P workers make several mini-batches
-    each. With R = P and num_tokens 0 it is `sync_ps`.
+        w <- w - lr (1/R) sum_k g_k(w)
+
+    Then max(R, P) tokens with the new step join a queue, from which a worker takes one after each
+    push. A gradient whose worker's token is older than the present step is dropped, whatever its
+    weights. So an update costs max(R, P) pushes, of which P - R are dropped where R < P; a worker
+    may contribute twice. With R > P workers make several mini-batches each. With R = P and
+    num_tokens 0 it is `sync_ps`.
 
     Attributes:
         replicas_to_aggregate: R, gradients per update; one for each worker by default.

@@ -88,8 +88,10 @@ BUCKET = "bucket"
 class SyncPS(Synchronous, Bucketed):
     """Synchronous SGD: an update is the mean of all workers' gradients at the same weights.
 
-    w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches, which count equally
-    whatever the workers' numbers of samples. Staleness 0.
+        w <- w - lr (1/P) sum_i g_i(w)
+
+    This equals one worker with all P mini-batches, which count equally whatever the workers'
+    numbers of samples. Staleness 0.
 
     With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time,
     while the backward pass goes on, and a server answers each with its new weights once all
@@ -212,11 +214,13 @@ class SyncPS(Synchronous, Bucketed):
 class KSync(Synchronous):
     """K-sync SGD (backup workers): an update is the mean of the first K workers' gradients.
 
-    w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest
-    P - K are backup workers, and their late gradients are dropped. With K = P it is `sync_ps`.
-    Exponential times with mean 1 / mu on a free network, the late cancelled: (H_P - H_(P-K)) / mu
-    seconds an update. Staleness 0. Each shard decides by itself which gradients were late: one may
-    count on some shards only.
+        w <- w - lr (1/K) sum_k g_k(w)
+
+    over the first K of P workers' gradients at the present version. The slowest P - K are backup
+    workers, and their late gradients are dropped. With K = P it is `sync_ps`. Exponential times
+    with mean 1 / mu on a free network, the late cancelled: (H_P - H_(P-K)) / mu seconds an update.
+    Staleness 0. Each shard decides by itself which gradients were late: one may count on some
+    shards only.
 
     Attributes:
         wait_for: K, workers per update, or below 1 their share, rounded up; all by default.

@@ -29,11 +29,13 @@ class AsyncDiLoCo(Compressing):
     """Asynchronous DiLoCo with a delayed momentum: workers never wait for one another.
 
     After H local steps a worker sends d = w_read - x. The server adds d to a sum D and, with a
-    momentum m of 0 at the start:
+    momentum m of 0 at the start, at every N-th arrival
 
-    - at every N-th arrival m <- beta m + D / N, w <- w - outer_lr ((1 - c N + c) beta m + d / N),
-      and D <- 0;
-    - at the others w <- w - outer_lr (c beta m + d / N).
+        m <- beta m + D / N;    w <- w - outer_lr ((1 - c N + c) beta m + d / N);    D <- 0
+
+    and at the others
+
+        w <- w - outer_lr (c beta m + d / N)
 
     Then it answers the worker with w. With c = 0, N arrivals are together one step of Nesterov's
     method with the mean of their d. With one worker and N = 1 it is `diloco`. With H = 1, N = 1,

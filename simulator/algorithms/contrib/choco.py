@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class CHOCO(Averaging):
     """CHOCO-SGD: nodes send compressed differences between their models and the others' copies.
 
-    x_i <- x_i - lr g_i(x_i);    q_i = C(x_i - z_i);    z_i <- z_i + q_i;
-    x_i <- x_i + gamma sum_j W_ij (z_j - z_i)
+        x_i <- x_i - lr g_i(x_i);    q_i = C(x_i - z_i);    z_i <- z_i + q_i;
+        x_i <- x_i + gamma sum_j W_ij (z_j - z_i)
 
     where z_i, 0 at the start, is the copy of x_i that node i and its neighbours have. A node keeps
     z_i and sum_j W_ij z_j, so W must stay the same. C keeps k of d numbers, k = `keep` d rounded

@@ -18,7 +18,7 @@ from laggard.simulator.network.mixing import ROUNDING, matrix, mixing
 class D2(Averaging):
     """D2: decentralised SGD that corrects each node by the sum of all changes by averages.
 
-    x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j')),    x_j', lr' of the step before
+        x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j')),    x_j', lr' of the step before
 
     and the first step of `dpsgd` with adapt_then_combine. The sum of all models changes by -lr
     sum_i g_i in every step, under any schedule. Where the nodes' losses differ, they stand still

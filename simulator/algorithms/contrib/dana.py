@@ -21,7 +21,7 @@ class DANA(Algorithm):
     """DANA-Zero: a momentum per worker; each reads a forecast of the model at its gradient's
     update.
 
-    v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
+        v_i <- m v_i + g;  w <- w - lr v_i;  worker i reads w - lr m sum_j v_j
 
     w, g and each v_i are `(ensemble, params)`. m is the momentum of the rule's optimiser, and lr in
     a read is the rate of the next step. What workers read is the model after one more update by
@@ -75,7 +75,7 @@ class DANA(Algorithm):
 class DANASlim(DANA):
     """DANA-Slim: the gradients of `dana` from a plain server, as workers keep their momentum.
 
-    v_i <- m v_i + g;  u = m v_i + g at worker i;  w <- w - lr u at the server, which returns w
+        v_i <- m v_i + g;  u = m v_i + g at worker i;  w <- w - lr u at the server, which returns w
 
     At a constant rate, w is the model that a worker of `dana` reads; here it is also evaluated.
     With one worker it is SGD with Nesterov's momentum. Clips and compensations change u instead of

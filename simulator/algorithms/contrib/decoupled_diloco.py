@@ -91,10 +91,10 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
 
     Every H / F steps a learner sends the change v of the next of F fragments since it read that,
     and computes on. Once K learners have sent a fragment, the server waits `grace` seconds for
-    more, and makes DiLoCo's outer step along the mean change, weighted by steps w:
+    more, and makes DiLoCo's outer step along the mean change d, weighted by steps w:
 
-        mean      sum w v / sum w
-        radial    (sum w |v| / sum w) u / |u|,  u = sum w (v / |v|) / sum w
+        d = sum w v / sum w    by mean
+        d = (sum w |v| / sum w) u / |u|,    u = sum w (v / |v|) / sum w    by radial
 
     The radial mean keeps the length of changes that point in different directions. All learners get
     the merged fragment X, and take it at their next step, x <- keep x + (1 - keep) X. A change of a

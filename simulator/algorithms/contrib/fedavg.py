@@ -100,11 +100,12 @@ def gradients_of(answers: Sequence[ClientAnswer]) -> list[GradientPromise]:
 class FedAvg(ModelClients, InRounds):
     """FedAvg: in each round the server averages the models of C clients that it draws at random.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- sum_i (n_i / n) x_i over the C clients of a
-    round, where client i learns from n_i samples and n = sum_i n_i. With C = M of M clients it is
-    `local_sgd` with `reset`. One model to each client that is asked, and one back. With exponential
-    mini-batches of mean 1 / mu, H = 1 and a free network a round takes
-    (1 / mu) (1 + 1/2 + .. + 1/C) seconds.
+        x_i <- w;    H times x_i <- x_i - lr g(x_i);    w <- sum_i (n_i / n) x_i
+
+    over the C clients of a round, where client i learns from n_i samples and n = sum_i n_i. With C
+    = M of M clients it is `local_sgd` with `reset`. One model to each client that is asked, and one
+    back. With exponential mini-batches of mean 1 / mu, H = 1 and a free network a round takes (1 /
+    mu) (1 + 1/2 + .. + 1/C) seconds.
 
     On quadratics h_i (x - a_i)^2 / 2 with all clients and full gradients it tends to
     sum_i q_i a_i / sum_i q_i, q_i = 1 - (1 - lr h_i)^H, which is not the minimum of the mean.
@@ -129,8 +130,10 @@ class FedAvg(ModelClients, InRounds):
 class FedProx(FedAvg):
     """FedProx: FedAvg whose clients are drawn back to the server's model.
 
-    H times x_i <- x_i - lr (g(x_i) + proximal (x_i - w)), the gradient of client i's loss plus
-    proximal |x - w|^2 / 2; all else is as in `fedavg`, which it equals with proximal 0.
+        H times x_i <- x_i - lr (g(x_i) + proximal (x_i - w))
+
+    with the gradient of client i's loss plus proximal |x - w|^2 / 2; all else is as in `fedavg`,
+    which it equals with proximal 0.
 
     On quadratics as there, q_i = (1 - (1 - lr (h_i + proximal))^H) h_i / (h_i + proximal).
 
@@ -153,13 +156,14 @@ class FedProx(FedAvg):
 class Scaffold(InRounds):
     """SCAFFOLD: clients correct their steps by the difference of the mean gradient and their own.
 
-    x_i <- w, H times x_i <- x_i - lr (g_i(x_i) - c_i + c), then c_i <- the mean of these g_i, which
-    is c_i - c + (w - x_i) / (H lr) at a constant rate, at each of the C clients of a round. At the
-    server w <- w + server_lr mean_i (x_i - w) and c <- c + (1/M) sum_i (change of c_i). So
-    sum_i c_i = M c after every round. Where clients differ it tends to the minimum of the mean
-    loss, which `fedavg` does not. Two models to each client that is asked, and two back. A client
-    that crashes begins again with c_i = 0, and one whose answer is too late has changed c_i for
-    nothing: the sum of all c_i is then another.
+        x_i <- w;    H times x_i <- x_i - lr (g_i(x_i) - c_i + c);    c_i <- mean of these g_i;
+        w <- w + server_lr mean_i (x_i - w);    c <- c + (1/M) sum_i (change of c_i)
+
+    The first line is at each of the C clients of a round, the second at the server. At a constant
+    rate the new c_i is c_i - c + (w - x_i) / (H lr). So sum_i c_i = M c after every round. Where
+    clients differ it tends to the minimum of the mean loss, which `fedavg` does not. Two models to
+    each client that is asked, and two back. A client that crashes begins again with c_i = 0, and
+    one whose answer is too late has changed c_i for nothing: the sum of all c_i is then another.
 
     With H = 1, full gradients and all clients it is gradient descent.
 

@@ -67,10 +67,11 @@ class InFlight(ModelClients):
 class FedAsync(InFlight):
     """FedAsync: the server mixes each client's model into its own as it arrives.
 
-    w <- (1 - a s(tau)) w + a s(tau) x_i after H local steps of client i, tau updates after it read,
-    with s(tau) = 1 (constant), (1 + tau)^-power (polynomial), or 1 up to tau = hinge_from and
-    1 / (power (tau - hinge_from) + 1) above (hinge). With one client and a s = 1, w <- x_i. Mean
-    staleness C - 1.
+        w <- (1 - a s(tau)) w + a s(tau) x_i
+
+    after H local steps of client i, tau updates after it read, with s(tau) = 1 (constant), (1 +
+    tau)^-power (polynomial), or 1 up to tau = hinge_from and 1 / (power (tau - hinge_from) + 1)
+    above (hinge). With one client and a s = 1, w <- x_i. Mean staleness C - 1.
 
     Source: Xie et al. (2019), arXiv 1903.03934, algorithm 1 and section 5.
 
@@ -107,10 +108,11 @@ class FedAsync(InFlight):
 class FedBuff(InFlight):
     """FedBuff: the server applies the changes of every K answers, however old, in one update.
 
-    w <- w + server_lr (1/K) sum_k s(tau_k) (x_k - w_k), where client k read w_k and made x_k of it
-    by H local steps, with s(tau) = (1 + tau)^-power. The sum is divided by K, not by the sum of the
-    weights s. Mean staleness (C - 1) / K, in updates. With H = 1, power 0, C = M and plain SGD it
-    is `soft_sync`.
+        w <- w + server_lr (1/K) sum_k s(tau_k) (x_k - w_k)
+
+    where client k read w_k and made x_k of it by H local steps, with s(tau) = (1 + tau)^-power. The
+    sum is divided by K, not by the sum of the weights s. Mean staleness (C - 1) / K, in updates.
+    With H = 1, power 0, C = M and plain SGD it is `soft_sync`.
 
     Source: Nguyen et al. (2022), arXiv 2106.06639, algorithm 1.
 

@@ -15,7 +15,7 @@ from laggard.simulator.learning.gradients import GradientPromise
 class GradientTracking(Averaging):
     """Gradient tracking: nodes average models, and beside them estimates of the mean gradient.
 
-    x_i <- sum_j W_ij (x_j - lr y_j);    y_i <- sum_j W_ij y_j + g_i(x_i) - g_i(previous x_i)
+        x_i <- sum_j W_ij (x_j - lr y_j);    y_i <- sum_j W_ij y_j + g_i(x_i) - g_i(previous x_i)
 
     with W doubly stochastic, and y_i = g_i at the start. So sum_i y_i = sum_i g_i at every step,
     and where the nodes' losses differ, they stand still only at the minimum of the mean loss, which

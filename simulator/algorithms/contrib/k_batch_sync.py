@@ -106,12 +106,14 @@ class KBatchSync(PresentWeights):
     """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
     others are cancelled.
 
-    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
-    a fast one may contribute several mini-batches; its computation is then cancelled, and late
-    gradients are dropped. Staleness 0. It sends a gradient once the bytes of the one before have
-    left, so that a server's card with beta seconds a byte takes in min(P / t_c, 1 / (N beta))
-    gradients of N bytes a second, from workers that need t_c seconds each.
-    Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
+        w <- w - lr (1/K) sum_k g_k(w)
+
+    A worker continues at its weights until newer ones arrive, so that a fast one may contribute
+    several mini-batches; its computation is then cancelled, and late gradients are dropped.
+    Staleness 0. It sends a gradient once the bytes of the one before have left, so that a server's
+    card with beta seconds a byte takes in min(P / t_c, 1 / (N beta)) gradients of N bytes a second,
+    from workers that need t_c seconds each. Exponential times with mean 1 / mu on a free network: K
+    / (P mu) seconds an update.
 
     Attributes:
         gradients: K, gradients per update.
@@ -136,11 +138,12 @@ class KBatchSync(PresentWeights):
 class Malenia(PresentWeights):
     """Malenia SGD: an update by the mean over workers of the mean of each one's gradients.
 
-    w <- w - lr (1/P) sum_i G_i / b_i, with the sum G_i of the b_i gradients of worker i at w. The
-    update is made once each worker has a gradient and the harmonic mean of the b_i is at least S /
-    P; all else is as in `k_batch_sync`. So where workers' losses differ, it tends to the minimum of
-    their mean, as `sync_ps`, and fast workers lower the variance while slow ones compute. With S =
-    P and equal times it is `sync_ps`.
+        w <- w - lr (1/P) sum_i G_i / b_i
+
+    with the sum G_i of the b_i gradients of worker i at w. The update is made once each worker has
+    a gradient and the harmonic mean of the b_i is at least S / P; all else is as in `k_batch_sync`.
+    So where workers' losses differ, it tends to the minimum of their mean, as `sync_ps`, and fast
+    workers lower the variance while slow ones compute. With S = P and equal times it is `sync_ps`.
 
     Attributes:
         gradients: S, gradients that an update is worth: P / sum_i (1 / b_i) >= S / P; P by default.

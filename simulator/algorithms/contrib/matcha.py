@@ -22,7 +22,7 @@ from laggard.simulator.network.topology import Ring, Topology, graph_of_workers
 class MATCHA(Algorithm):
     """MATCHA: decentralised SGD over random matchings, so that a step sends fewer messages.
 
-    x_i <- sum_j W_ij (x_j - lr g_j(x_j)),    W = I - a sum_m B_m L_m
+        x_i <- sum_j W_ij (x_j - lr g_j(x_j)),    W = I - a sum_m B_m L_m
 
     where the edges are cut into matchings, in each of which a node has at most one neighbour, and
     L_m is the Laplacian of matching m. B_m is 1 with probability c, by a coin that all nodes share.

@@ -24,9 +24,11 @@ FURTHEST = 0.01
 class MindFlayer(Algorithm):
     """MindFlayer SGD: every worker makes B mini-batches an update, each given up after a time t.
 
-    w <- w - lr (1 / (P B F(t))) sum of the gradients that were ready in time, where F(t) is the
-    probability that a mini-batch is. So the step is unbiased, and the divisor is not the number of
-    gradients that came. An update without any changes nothing. Staleness 0.
+        w <- w - lr (1 / (P B F(t))) sum_k g_k(w)
+
+    over the gradients that were ready in time, where F(t) is the probability that a mini-batch is.
+    So the step is unbiased, and the divisor is not the number of gradients that came. An update
+    without any changes nothing. Staleness 0.
 
     A mini-batch that needs X seconds takes min(X, t), so that a gradient takes
     E min(X, t) / F(t) seconds: for Pareto times (1.5, least 0.5 s) 1.143 s at t = 2 s, and 1.5 s

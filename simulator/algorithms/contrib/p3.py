@@ -21,12 +21,14 @@ class P3(Sharded, Sliced):
     """Priority-based parameter propagation: slices of the front layers go first, and a layer waits
     only for its own.
 
-    w <- w - lr (1/P) sum_i g_i(w): the weights of `sync_ps`, bit for bit, at other times. A layer
-    is cut into n slices of at most c bytes. A worker sends those whose gradients are computed, one
-    at a time: whenever the one before has arrived, the first of the front-most layer. A server
-    answers a slice with its new values once all workers' have come, one slice at a time by the same
-    priority. The forward pass of a layer waits for the new values of its slices. Of several shards,
-    each has an equal part of every slice.
+        w <- w - lr (1/P) sum_i g_i(w)
+
+    These are the weights of `sync_ps`, bit for bit, at other times. A layer is cut into n slices of
+    at most c bytes. A worker sends those whose gradients are computed, one at a time: whenever the
+    one before has arrived, the first of the front-most layer. A server answers a slice with its new
+    values once all workers' have come, one slice at a time by the same priority. The forward pass
+    of a layer waits for the new values of its slices. Of several shards, each has an equal part of
+    every slice.
 
     Let layer l have the share p_l of N bytes, f_l and b_l be the seconds of its passes, and x_l the
     moment at which all its slices have been answered. With P equal workers on equal cards, full

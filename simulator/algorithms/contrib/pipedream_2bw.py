@@ -16,8 +16,9 @@ class PipeDream2BW(Pipeline):
     """PipeDream-2BW: two versions of the weights, and M micro-batches an update, which is late by
     one on every stage.
 
-    w_{t+1} = w_t - lr (1/M) sum_m g_m(w_{t-1}): `delayed` with delay 1, without a bubble. A
-    micro-batch is a mini-batch of the task.
+        w_{t+1} = w_t - lr (1/M) sum_m g_m(w_{t-1})
+
+    This is `delayed` with delay 1, without a bubble. A micro-batch is a mini-batch of the task.
 
     Attributes:
         micro_batches: M, at least the number of stages less one, or a stage would wait for itself;

@@ -22,9 +22,11 @@ class PriorityAllReduce(Reducing, Sliced):
     """All-reduce SGD in slices: the front layers' are summed first, and a layer's forward pass
     waits only for its own.
 
-    w <- w - lr (1/P) sum_j g_j(w), at every node: the weights of `all_reduce`, bit for bit, at
-    other times. A layer is cut into slices of at most c bytes. The nodes sum one slice after
-    another by a collective, while they compute.
+        w <- w - lr (1/P) sum_j g_j(w)
+
+    at every node: the weights of `all_reduce`, bit for bit, at other times. A layer is cut into
+    slices of at most c bytes. The nodes sum one slice after another by a collective, while they
+    compute.
 
     All must sum the same slice next, or they would wait for each other forever. The first node
     names it, as Horovod's coordinator does. A node tells it which layers it has computed, and

@@ -25,8 +25,8 @@ Sums = dict[int, "tuple[Tensor, int]"]
 class RelaySGD(Algorithm):
     """RelaySGD: nodes of a tree relay sums of models, so that all count equally, late by distance.
 
-    h_i = x_i - lr g_i(x_i);    m_ij = h_i + sum_(k != j) m_ki;
-    x_i <- (h_i + sum_j m_ji + missing x_i(0)) / P
+        h_i = x_i - lr g_i(x_i);    m_ij = h_i + sum_(k != j) m_ki;
+        x_i <- (h_i + sum_j m_ji + missing x_i(0)) / P
 
     where i sends m_ij to its neighbour j, with the number of models in it, and relays what it
     received in the step before. `missing` models have not come yet: the start stands for them. So

@@ -16,8 +16,10 @@ from laggard.simulator.network.topology import SERVER
 class Ringmaster(CompressingServer):
     """Ringmaster ASGD: asynchronous SGD that discards every gradient of staleness R or more.
 
-    w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above
-    every staleness it is `async_ps`; with R = 1 only fresh gradients count.
+        w <- w - lr g(w_read)    if tau < R
+
+    Else w stays. Either way the worker re-reads. With R above every staleness it is `async_ps`;
+    with R = 1 only fresh gradients count.
 
     Attributes:
         threshold: R, in updates.

@@ -29,12 +29,13 @@ DUE, MERGED = "due", "merged"
 class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
     """Streaming DiLoCo: every H / F steps one of F fragments is averaged, while nodes compute on.
 
+        d = X^p - (1/P) sum_i x_i^p;    b <- momentum b + d;    X^p <- X^p - outer_lr (d + momentum b);
+        x_i^p <- keep x_i^p + (1 - keep) X^p
+
     After each (H / F)-th step the nodes sum the next fragment p of their models x_i by a
-    collective, and make DiLoCo's outer step on the global model X: with Nesterov
-    d = X^p - (1/P) sum_i x_i^p, b <- momentum b + d, X^p <- X^p - outer_lr (d + momentum b). After
-    `overlap` more steps each node merges it: x_i^p <- keep x_i^p + (1 - keep) X^p, and waits for it
-    if it is not there. With one fragment, no overlap and keep 0 it is `diloco_all_reduce` with
-    equal weights.
+    collective, and make DiLoCo's outer step on the global model X, Nesterov's here. After `overlap`
+    more steps each node merges the fragment, and waits for it if it is not there. With one
+    fragment, no overlap and keep 0 it is `diloco_all_reduce` with equal weights.
 
     An update is an average of one fragment; a gradient counts for the first that follows it. In H
     steps a node sends as much as for one average of the whole model, N / F at a time. For equal

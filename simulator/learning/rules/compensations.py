@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 class DCASGDc(Uncompensated):
     """DC-ASGD with a constant strength: a Taylor correction by the diagonal of g g^T.
 
-    g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (that
-    worker's backup). With strength 0 it is plain ASGD.
+        g <- g + strength g*g*(w - w_read)
+
+    where w_read are the weights the gradient was taken at (that worker's backup). With strength 0
+    it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
 
@@ -38,8 +40,9 @@ class DCASGDc(Uncompensated):
 class DCASGDa(Uncompensated):
     """DC-ASGD with an adaptive strength, over the root of the worker's mean squared gradient.
 
-    s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per
-    worker. With strength 0 it is plain ASGD.
+        s <- decay s + (1 - decay) g*g;    g <- g + strength / sqrt(s + 10^-7) g*g*(w - w_read)
+
+    with one s per worker. With strength 0 it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95. The
     paper has one s; one per worker is what its authors' code has (Multiverso, dcasgda_updater.h).
@@ -80,8 +83,8 @@ class Steps(NamedTuple):
 class GapAware(Uncompensated):
     """A gradient is divided, by coordinate, by 1 + the gap of its model in typical steps.
 
-    g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t -
-    w_{t-1})^2.
+        g <- g / (1 + |w - w_read| / C);    C = sqrt(s / (1 - decay^t))
+        s <- decay s + (1 - decay) (w_t - w_{t-1})^2
 
     C is the root mean square of the model's own steps, whatever the optimiser; under SGD with
     velocity v it is lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a

@@ -45,7 +45,10 @@ class Compensation(Protocol):
 
 @dataclass(frozen=True)
 class Uncompensated(Settings):
-    """A late gradient counts as much as a fresh one: w <- w - lr g(w_read)."""
+    """A late gradient counts as much as a fresh one.
+
+    w <- w - lr g(w_read)
+    """
 
     shared: ClassVar[bool] = False
 
@@ -94,7 +97,9 @@ class Damped(Uncompensated):
 class Staleness(Damped):
     """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale ones in full.
 
-    w <- w - lr / max(1, tau) g(w_read) under plain SGD.
+        w <- w - lr / max(1, tau) g(w_read)
+
+    under plain SGD.
 
     Source: Zhang et al. (2016), arXiv 1511.05950.
     """
@@ -107,7 +112,9 @@ class Staleness(Damped):
 class OneOverN(Damped):
     """Every gradient counts 1 / workers, however stale it is: the 1/N rule.
 
-    w <- w - lr / workers g(w_read) under plain SGD. With one worker it is plain ASGD.
+        w <- w - lr / workers g(w_read)
+
+    under plain SGD. With one worker it is plain ASGD.
 
     Attributes:
         workers: N; the cluster's number of workers by default.
@@ -123,9 +130,10 @@ class OneOverN(Damped):
 class DelayAdaptive(Damped):
     """A learning rate bounded by the gradient's staleness: min(lr, ceiling / tau).
 
-    w <- w - min(lr, c / tau) g(w_read) under plain SGD: a gradient of staleness tau counts min(1, c
-    / (lr tau)). Gradients no staler than c / lr count in full; with a ceiling above lr times every
-    staleness it is plain ASGD.
+        w <- w - min(lr, c / tau) g(w_read)
+
+    under plain SGD: a gradient of staleness tau counts min(1, c / (lr tau)). Gradients no staler
+    than c / lr count in full; with a ceiling above lr times every staleness it is plain ASGD.
 
     Attributes:
         ceiling: c, a learning rate times a staleness.

@@ -38,7 +38,7 @@ class Optimizer(Protocol):
 class SGD(Settings):
     """Stochastic gradient descent, with heavy-ball momentum where momentum is not 0.
 
-    b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g.
+        b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g
 
     Momentum below 0 opposes the last step: Mitliagkas et al. (2016), arXiv 1605.09774, use it
     against asynchrony.
@@ -69,7 +69,7 @@ class SGD(Settings):
 class Nesterov(Settings, Optimizer):
     """Stochastic gradient descent with Nesterov's momentum.
 
-    b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD.
+        b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD
 
     Source: Nesterov (1983) as in Sutskever et al. (2013); `torch.optim.SGD(nesterov=True)`.
 
@@ -91,7 +91,7 @@ class Nesterov(Settings, Optimizer):
 class Adagrad(Settings, Optimizer):
     """Steps divided by the root of all squared gradients so far.
 
-    s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps).
+        s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps)
 
     Source: Duchi et al. (2011); `torch.optim.Adagrad`.
 
@@ -113,7 +113,7 @@ class Adagrad(Settings, Optimizer):
 class RMSProp(Settings, Optimizer):
     """Steps divided by the root of a running mean of squared gradients.
 
-    s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps).
+        s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps)
 
     Source: Tieleman & Hinton (2012); `torch.optim.RMSprop`, where decay is alpha.
 

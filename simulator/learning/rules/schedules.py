@@ -89,7 +89,7 @@ class Step(Settings):
 class WarmUp(Settings):
     """From `start` times the learning rate linearly to all of it, over `length`.
 
-    factor = start + (1 - start) min(1, progress / length).
+        factor = start + (1 - start) min(1, progress / length)
 
     Source: Goyal et al. (2017), arXiv 1706.02677, section 2.2.
 
@@ -112,8 +112,9 @@ class WarmUp(Settings):
 class Cosine(Settings):
     """Half a cosine from the learning rate down to `floor` times it, over `length`.
 
-    factor = floor + (1 - floor) (1 + cos(pi x)) / 2 with x = (progress - after) / length, from 0 to
-    1.
+        factor = floor + (1 - floor) (1 + cos(pi x)) / 2
+
+    with x = (progress - after) / length, from 0 to 1.
 
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Lion(Settings, Optimizer):
     """Steps by the sign of a mean of the gradient and the momentum.
 
-    w <- w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w);  m <- beta2 m + (1 - beta2) g.
+        w <- w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w);  m <- beta2 m + (1 - beta2) g
 
     Source: Chen et al. (2023), arXiv 2302.06675, algorithm 2.
 

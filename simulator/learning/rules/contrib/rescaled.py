@@ -24,12 +24,13 @@ class ComputeTime(NamedTuple):
 class Rescaled(Uncompensated):
     """A gradient counts as much as its worker takes for it, over the mean of all workers' times.
 
-    w <- w - lr (tau_i / mean_j tau_j) g_i(w_read), tau_i the running mean of the compute times of
-    worker i, over the workers that have sent a gradient so far. So each worker contributes equally
-    per second, and where workers' losses differ, it tends to the minimum of their mean up to O(lr).
-    With equal times it is plain ASGD. It is for servers that take gradients of any age: where each
-    update has one gradient of every worker, it would weight slow workers more; without a server it
-    has no effect.
+        w <- w - lr (tau_i / mean_j tau_j) g_i(w_read)
+
+    with tau_i the running mean of the compute times of worker i, over the workers that have sent a
+    gradient so far. So each worker contributes equally per second, and where workers' losses
+    differ, it tends to the minimum of their mean up to O(lr). With equal times it is plain ASGD. It
+    is for servers that take gradients of any age: where each update has one gradient of every
+    worker, it would weight slow workers more; without a server it has no effect.
 
     Source: arXiv 2605.13434 (2026), rescaled asynchronous SGD.
     """
