@@ -64,6 +64,7 @@ class EASGD(Algorithm):
                 node.weights, gradients = before - move, []
             gradient = yield node.compute(before, centre)
             node.weights, state = self.rule.update(node.weights, [gradient], state)
+            gradient.release()
             gradients.append(gradient)
 
     def server(self, node: Node) -> Role:

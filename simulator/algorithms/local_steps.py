@@ -42,6 +42,9 @@ def take_local_steps(
 ) -> Generator[Event, Any, LocalSteps]:
     """Make a number of local steps: x <- read, then each time x <- x - lr g(x), or as `rule` steps.
 
+    The gradients that are returned have no values any more: a round of many steps would hold too
+    many. `correct` sees each value.
+
     Args:
         read: the model `(ensemble, params)` that was read, whose owner's updates make the gradients
             stale.
@@ -52,6 +55,7 @@ def take_local_steps(
     for _ in range(number):
         gradient = yield node.compute(model, read)
         model, state = rule.update(model, [correct(gradient, model)], state)
+        gradient.release()
         gradients.append(gradient)
     return LocalSteps(model, state, gradients)
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
 STATUSES = (APPLIED, DROPPED, CANCELLED)
 
+RELEASED = -1
+"""The `_changes` of a gradient that was released."""
 WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of an undivided gradient; shared, never filled
 
 
@@ -144,7 +146,7 @@ class Gradient(Read):
         "worker",
     )
 
-    _changes: int  # in place, of the weights when they were read
+    _changes: int  # in place, of the weights when they were read; `RELEASED` afterwards
     _losses: "Tensor | None"
     _pieces: "dict[int, GradientPiece]"
     _pool: "GradientPool"
@@ -169,9 +171,18 @@ class Gradient(Read):
     @property
     def losses(self) -> "Tensor":
         """The mini-batch loss `(ensemble,)` at the weights."""
-        evaluate([self])
-        assert self._losses is not None
-        return self._losses
+        return losses_of([self])[0]
+
+    def release(self) -> None:
+        """Free the memory of weights and value, for which nothing will ask again.
+
+        A worker that makes many local steps would else hold those of all steps until its gradients
+        are applied. The losses stay; `weights` are `(ensemble, 0)` then.
+        """
+        if self._value is None or not self._pool.learns:
+            return
+        self.weights = self.weights.new_empty((self.weights.shape[0], 0))
+        self._value, self._changes = None, RELEASED
 
     def evaluate(self, leaves: Sequence["Gradient"]) -> None:
         self._pool.evaluate(leaves)
@@ -287,6 +298,12 @@ class MappedGradient(Derived, GradientPromise):
 
     def resolve(self, status: str) -> Gradient | None:
         return self._of.resolve(status)
+
+
+def losses_of(gradients: Sequence[Gradient]) -> "list[Tensor]":
+    """The mini-batch losses `(ensemble,)` of all; gradients without them are evaluated together."""
+    evaluate([gradient for gradient in gradients if gradient._losses is None])
+    return [gradient._losses for gradient in gradients]  # type: ignore[misc]
 
 
 def mean_gradient(gradients: Sequence[Gradient]) -> GradientPromise:

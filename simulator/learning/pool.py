@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from laggard.memory import new_tensor
-from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, WHOLE, Gradient, GradientPiece
+from laggard.simulator.learning.gradients import (
+    APPLIED,
+    IN_FLIGHT,
+    RELEASED,
+    WHOLE,
+    Gradient,
+    GradientPiece,
+)
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model, Piece, Stamp
 
@@ -176,6 +183,11 @@ class GradientPool:
         """Evaluate all, or begin to evaluate them where some can wait."""
         gradients = wanted + others
         for gradient in gradients:
+            if gradient._changes == RELEASED:
+                raise RuntimeError(
+                    f"the gradient that worker {gradient.worker} computed since "
+                    f"{gradient.started:g} s was released: ask for its value before"
+                )
             if gradient.weights._version != gradient._changes:
                 weights_of = f"the weights at which worker {gradient.worker} computes"
                 raise RuntimeError(

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from laggard.simulator.learning.gradients import Gradient
-from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.learning.gradients import Gradient, losses_of
 from laggard.simulator.learning.task import ACCURACY_ROUNDING, Task
 from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.outcome import Divergence
@@ -145,9 +144,8 @@ class Learning:
 
     def applied(self, gradients: Sequence[Gradient], updates: float, time: float) -> None:
         """Record the mini-batch losses of gradients that an update applied."""
-        evaluate(gradients)  # in one call: each asks for its own loss below
-        for gradient in gradients:
-            self._losses.append(gradient.losses)
+        for losses in losses_of(gradients):
+            self._losses.append(losses)
             self._moments.append((updates, time))
             if len(self._losses) == STACKED:
                 self._stack()

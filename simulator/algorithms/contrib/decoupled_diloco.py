@@ -171,6 +171,7 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)
+            gradient.release()
             gradients.append(gradient)
             turn, since = divmod(step, self.local_steps // self.fragments)
             if since == 0:

@@ -152,6 +152,23 @@ class FedProx(FedAvg):
         return drawn_back
 
 
+class CorrectedSteps:
+    """A client's local steps in one round of SCAFFOLD.
+
+    Args:
+        correction: c - c_i `(ensemble, params)`.
+    """
+
+    def __init__(self, correction: "Tensor") -> None:
+        self._correction = correction
+        self.gradient_sum = zeros(correction)
+
+    def correct(self, gradient: GradientPromise, _: "Tensor") -> GradientPromise:
+        """The gradient of a step, corrected; `gradient_sum` adds it up as it was."""
+        self.gradient_sum = self.gradient_sum + gradient.value
+        return gradient.map(lambda value: value + self._correction)
+
+
 @dataclass(frozen=True)
 class Scaffold(InRounds):
     """SCAFFOLD: clients correct their steps by the difference of the mean gradient and their own.
@@ -191,21 +208,14 @@ class Scaffold(InRounds):
         while True:
             _, (read, shared) = yield node.receive()
             state = restart_optimizer(node, self.rule, state)
+            steps = CorrectedSteps(shared - control)
             model, state, gradients = yield from take_local_steps(
-                node,
-                self.rule,
-                read,
-                state,
-                self.local_steps,
-                self.correction(read, shared - control),
+                node, self.rule, read, state, self.local_steps, steps.correct
             )
-            mean_gradient = mean([gradient.value for gradient in gradients])
+            mean_gradient = steps.gradient_sum / self.local_steps
             result = model, mean_gradient - control
             control = mean_gradient
             node.send(SERVER, (result, gradients, node.samples), size=2)
-
-    def correction(self, read: "Tensor", more: Any) -> Correction:
-        return lambda gradient, _: gradient.map(lambda value: value + more)
 
     def server(self, node: Node) -> Role:
         clients = Clients(node, self.timeout)

@@ -103,6 +103,7 @@ class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)
+            gradient.release()
             gradients.append(gradient)
             turn, since = divmod(step, self.period)
             if since == 0:
