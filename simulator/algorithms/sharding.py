@@ -95,12 +95,15 @@ class Shards:
         self._outgoing.add(self.push(content, size))
 
     def read(self) -> "Generator[Event, Any, Tensor]":
-        """Wait for a new slice of every shard, and return the model `(ensemble, params)`."""
+        """Wait for an answer of every shard, and return the model `(ensemble, params)`.
+
+        An answer is a new slice, or None where the worker is to go on with the one that it holds.
+        """
         if len(self._parts) == 1 and not self._fresh:
             _, model = yield self._node.receive()
-            read: Tensor = model
-            self._models[SERVER] = read
-            return read
+            if model is not None:
+                self._models[SERVER] = model
+            return self._models[SERVER]
         while not self._complete:
             self._take(*(yield self._node.receive()))
         self._fresh = set()
@@ -136,8 +139,9 @@ class Shards:
     def _complete(self) -> bool:
         return len(self._fresh) == len(self._parts)
 
-    def _take(self, shard: int, model: "Tensor") -> None:
-        self._models[shard] = model
+    def _take(self, shard: int, model: "Tensor | None") -> None:
+        if model is not None:
+            self._models[shard] = model
         self._fresh.add(shard)
 
     def _part(self, content: Any, shard: int) -> Any:

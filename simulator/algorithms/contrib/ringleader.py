@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.compressing import CompressingServer
+from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import Gradient, mean_gradient
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class Ringleader(CompressingServer):
+class Ringleader(CompressingServer, Sharded):
     """Ringleader ASGD: each update is the mean over all workers of their mean gradients in a table.
 
         w <- w - lr (1/P) sum_j G_j / b_j
@@ -35,15 +35,13 @@ class Ringleader(CompressingServer):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
-        encoder = self.encoder(node)
-        node.send(SERVER, None, size=0)  # announces the worker
+        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers.announce()
         while True:
-            _, newer = yield node.receive()
-            if newer is not None:
-                weights = newer
+            weights = yield from servers.read()
             gradient = yield node.compute(weights)
             yield node.work(encoder.seconds)
-            node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
+            servers.push(encoder.encode_gradient(gradient), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
@@ -54,7 +52,7 @@ class Ringleader(CompressingServer):
             worker, gradient = yield node.receive()
             if gradient is None:
                 answers.forget(worker)
-                answers.send(worker, node.weights)
+                answers.send(worker, node.weights, size=1 / self.shards)
                 continue
             row_of = next_table if worker in updated else table
             row_of.setdefault(worker, []).append(gradient)
@@ -65,7 +63,7 @@ class Ringleader(CompressingServer):
             rows = [table[rank] for rank in sorted(table)]
             weights, state = self.rule.update(node.weights, list(map(mean_gradient, rows)), state)
             node.apply(weights, [gradient for row in rows for gradient in row])
-            answers.send(worker, node.weights)
+            answers.send(worker, node.weights, size=1 / self.shards)
             updated.add(worker)
             if len(updated) == node.workers:
                 table, next_table, updated = next_table, {}, set()
