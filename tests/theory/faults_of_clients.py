@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from laggard.simulator.algorithms import clients, local_all_reduce
+from laggard.simulator.algorithms import clients, local_all_reduce, local_steps
 from laggard.simulator.algorithms.contrib import (
     async_diloco,
     decoupled_diloco,
@@ -12,7 +12,7 @@ from laggard.simulator.algorithms.contrib import (
 )
 from laggard.simulator.learning.rules.contrib import cgad, heloco
 from laggard.simulator.learning.weights import total
-from tests.faults import Replaced, settings
+from tests.faults import Replaced, on_spoilt, settings
 from tests.theory import test_clients, test_diloco
 
 
@@ -67,7 +67,86 @@ def never_late(right):
     return rule_step
 
 
+def whenever_pushed(right):
+    """A grace that begins anew with each push."""
+
+    def set_due(self, now, quorum, workers, grace):
+        self.due = float("inf")
+        right(self, now, quorum, workers, grace)
+
+    return set_due
+
+
+def without_state(right):
+    """An outer step whose momentum is forgotten."""
+
+    def next_weights(self, weights, average, state):
+        new, _ = right(self, weights, average, state)
+        return new, state
+
+    return next_weights
+
+
+def never_too_late(right):
+    def take(self, learner, push):
+        right(self, learner, push._replace(merges=self.merges))
+
+    return take
+
+
+def by_learners(right):
+    """A mean in which a learner of few steps counts as much as any other."""
+    return lambda self, pushes: right(self, [push._replace(steps=1) for push in pushes])
+
+
+def at_most_one_model(own):
+    return {"send": lambda to, content, size=1.0: own.send(to, content, size=min(1.0, size))}
+
+
+def twice_as_large(own):
+    return {"send": lambda to, content, size=1.0: own.send(to, content, size=2 * size)}
+
+
+LEARNERS = partial(test_diloco.test_decoupled_learners_match_loop, "mean")
 CLIENTS = {
+    "other arrivals make no part of the momentum's step": (
+        Replaced(async_diloco.AsyncDiLoCo, "step", settings(spread=lambda self: 0.0)),
+        test_diloco.test_other_arrivals_make_part_of_momentums_step,
+    ),
+    "a fragment's momentum is forgotten": (
+        Replaced(local_steps.OuterOptimizer, "next_weights", without_state),
+        partial(test_diloco.test_streamed_fragments_match_loop, 1),
+    ),
+    "changes of fragments merged since are merged": (
+        Replaced(decoupled_diloco.Fragment, "take", never_too_late),
+        LEARNERS,
+    ),
+    "a grace begins anew with each push": (
+        Replaced(decoupled_diloco.Fragment, "set_due", whenever_pushed),
+        LEARNERS,
+    ),
+    "learners of few steps count as much": (
+        Replaced(decoupled_diloco.DecoupledDiLoCo, "mean_of", by_learners),
+        LEARNERS,
+    ),
+    "a fragment costs twice its bytes": (
+        Replaced(decoupled_diloco.DecoupledDiLoCo, "worker", on_spoilt(twice_as_large)),
+        test_diloco.test_decoupled_messages_are_fragments,
+    ),
+    "the shared control is not the mean of the clients'": (
+        Replaced(fedavg, "total", by_clients_asked),
+        test_clients.test_shared_control_is_mean_of_clients_controls,
+    ),
+    "SCAFFOLD makes a step too many": (
+        Replaced(
+            fedavg.Scaffold, "worker", settings(local_steps=lambda self: self.local_steps + 1)
+        ),
+        test_clients.test_scaffold_of_single_steps_is_gradient_descent,
+    ),
+    "controls cost no bytes": (
+        Replaced(fedavg.Scaffold, "worker", on_spoilt(at_most_one_model)),
+        partial(test_clients.test_round_of_one_client_has_bytes_of_models, "scaffold", 4),
+    ),
     "tensors are corrected together": (
         Replaced(heloco.HeLoCo, "step", at_once),
         test_diloco.test_tensors_are_corrected_one_by_one,

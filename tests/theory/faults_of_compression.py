@@ -127,6 +127,22 @@ COMPRESSION = {
         ),
         partial(test_compression.test_full_rank_is_all_reduce, "ring"),
     ),
+    "a gradient's rank is smaller by one": (
+        Replaced(
+            Factors,
+            "__init__",
+            lambda right: lambda self, shapes, rank: right(self, shapes, rank - 1),
+        ),
+        test_compression.test_gradient_of_low_rank_is_exact,
+    ),
+    "random indices are the first ones": (
+        Replaced(
+            compression,
+            "keep_indices",
+            lambda right: lambda values, indices: right(values, range(len(indices))),
+        ),
+        test_compression.test_random_indices_leave_their_share,
+    ),
     "vectors cost nothing": (
         Replaced(
             PowerSGD,

@@ -103,6 +103,10 @@ GOSSIP = {
         Replaced(matcha, "best_weight", lambda right: lambda graph, P, c: right(graph, P, 1.0)),
         partial(test_gossip_data.test_default_weight_minimises_bound_on_distances, "ring", 0.5),
     ),
+    "matchings are half as often active": (
+        Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: self.activation / 2)),
+        test_gossip_data.test_mean_mixing_is_that_of_laplacian,
+    ),
     "all matchings are always active": (
         Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: 1.0)),
         test_gossip_times.test_matchings_cost_messages_and_seconds_of_active_edges,

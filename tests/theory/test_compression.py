@@ -22,6 +22,7 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.compressing import Compressing, CompressingServer
+from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
     Compress,
     Encoder,
@@ -379,6 +380,16 @@ def test_compressors_are_contractions():
     close("sign: |v - C(v)|^2 = |v|^2 - |v|_1^2 / d", left, expected, source=KARIMIREDDY)
 
 
+def test_random_indices_leave_their_share():
+    """Each number is kept with probability k / d, so that of |v|^2 as much is sent on average."""
+    compress, v = Compress("random_k", keep=3 / 8, feedback="none"), VECTORS[:1]
+    left = []
+    for call in range(2000):
+        left.append(float((v - compress.apply(v, rank=0, call=call)).square().sum()))
+    text = "random_k, 3 of 8: E |v - C(v)|^2 / |v|^2 = 1 - k / d"
+    mean_is(text, 1 - 3 / 8, np.array(left) / float(v.square().sum()), source=STICH)
+
+
 def test_estimate_tends_to_constant_value():
     """EF21's error shrinks by the compressor's factor with every message, or faster."""
     value = VECTORS[:1]
@@ -614,11 +625,11 @@ def test_changes_arrive_in_the_order_in_which_they_are_sent(label, crash):
     equal(f"{label}: whole models", 1 + crash, whole.sum(), source="derived")
 
 
-def network():
+def network(batch=8):
     """A network with matrices of 12 x 16, 7 x 12 and 3 x 7, and vectors."""
     data = synthetic(samples=120, features=16, classes=3)
     build = MLP(hidden=(12, 7)).build
-    return Supervised(build, data, batch=8, dtype=torch.float64, device="cpu", threads=1)
+    return Supervised(build, data, batch=batch, dtype=torch.float64, device="cpu", threads=1)
 
 
 @pytest.mark.parametrize("collective", ["ring", "mesh"])
@@ -626,6 +637,31 @@ def test_full_rank_is_all_reduce(collective):
     run = partial(every, UNEVEN, task=network(), rules=LINEAR, updates=12, collective=collective)
     text = f"power_sgd, rank >= min(n, m) = all_reduce, {collective}"
     close(text, run("power_sgd", rank=12), run("all_reduce"), source=VOGELS)
+
+
+def test_gradient_of_low_rank_is_exact():
+    """That of two samples has rank 2 at most: a random Q has its row space, and nothing is left."""
+    task, rests = network(batch=2), []
+    draw, rest_of = task.batches, Factors.rest_of
+
+    def alike(rank, rngs):
+        return draw(0, [np.random.default_rng(11) for _ in rngs])
+
+    def note(self, whole, mean):
+        rest = rest_of(self, whole, mean)
+        rests.append(float(rest.norm() / whole.norm()))
+        return rest
+
+    run = partial(every, Cluster(3), task=task, rules=LINEAR[:1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task, "batches", alike)
+        patch.setattr(Factors, "rest_of", note)
+        one, other = run("power_sgd", rank=2, updates=1), run("all_reduce", updates=1)
+        run("power_sgd", rank=2, updates=2)  # the second step needs what the first one left
+    text = "power_sgd, rank 2 = all_reduce, equal gradients of rank 2, first step"
+    close(text, one, other, source=VOGELS)
+    assert len(rests) == 3
+    at_most("and |E| / |M|", 1e-12, rests, source=VOGELS, rtol=0.0)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 5])

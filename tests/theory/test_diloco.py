@@ -118,6 +118,25 @@ def test_arrivals_are_together_a_step_of_nesterov():
     close(text, weights[3::4], means, source=LIU)
 
 
+def test_other_arrivals_make_part_of_momentums_step():
+    """With c > 0 an arrival between two steps of the momentum m moves the weights by c of it."""
+    N, c, beta, lr = 4, 0.2, 0.8, 0.5
+    settings = {"momentum_every": N, "spread": c, "outer_momentum": beta, "outer_lr": lr}
+    changes, weights, _ = arrivals_of("async_diloco", 4, **settings)
+    expected = shards_of(4).start([0])
+    momentum = total = torch.zeros_like(expected)
+    models = []
+    for number, change in enumerate(changes[: len(weights)], 1):
+        total = total + change
+        part = c
+        if number % N == 0:
+            momentum, total = beta * momentum + total / N, torch.zeros_like(total)
+            part = 1 - c * N + c
+        expected = expected - lr * (part * beta * momentum + change / N)
+        models.append(expected)
+    close("async_diloco, c = .2 = its loop", weights, models, source=LIU)
+
+
 def test_one_worker_and_every_arrival_is_diloco():
     one = every(ONE, "async_diloco", local_steps=3, momentum_every=1)
     other = every(ONE, "diloco", local_steps=3)
@@ -250,9 +269,8 @@ def test_streaming_one_fragment_is_diloco():
     """Without overlap and without a part of its own, a node takes the average as it is."""
     one = every(UNEVEN, "streaming_diloco", local_steps=4, fragments=1)
     other = every(UNEVEN, "diloco_all_reduce", local_steps=4, weighting="equal")
-    close(
-        "streaming_diloco, F = 1, = diloco_all_reduce, every optimiser", one, other, source=STREAM
-    )
+    # a share of 1/4 is exact in binary: x / P and (1 / P) x are the same
+    same("streaming_diloco, F = 1, = diloco_all_reduce, every optimiser", one, other, source=STREAM)
 
 
 @pytest.mark.parametrize("overlap", [0, 1, 2, 4])
@@ -271,6 +289,8 @@ def test_streaming_hides_messages_behind_local_steps(overlap):
     equal(text, expected, starts[96] - starts[80], source="derived")
     log = outcome.message_log
     assert log is not None
+    text = "streaming_diloco, ring: bytes of a message, N / (F P)"
+    equal(text, 4.0 / (4 * 4), log["bytes"], source="derived")
     total = log["bytes"][log["status"] == "delivered"].sum()
     text = "streaming_diloco: bytes of a node in H steps, 2 ((P - 1) / P) N"
     equal(text, 2 * (3 / 4) * 4.0, total / 4 / (40 / 4), source="derived", rtol=0.02)
@@ -291,6 +311,170 @@ def test_streaming_keeps_part_of_own_fragment():
     equal(
         "streaming_diloco, P = 1: keep", common, outcome.weights.item(), source=STREAM, rtol=1e-12
     )
+
+
+CENTRES = np.random.default_rng(0).normal(size=(4, 6))
+SCALES = np.array([1.0, 0.25, 2.0, 0.5])
+"""Optima `(workers, params)` and curvatures of four workers."""
+
+
+def four_workers():
+    shift = CENTRES.tolist()
+    return Quadratic(scale=SCALES.tolist(), shift=shift, dim=6, initial=1.0, dtype=torch.float64)
+
+
+def step_of(worker, model):
+    """A local step of one worker, without noise."""
+    return model - 0.05 * SCALES[worker] * (model - CENTRES[worker])
+
+
+def outer_step(model, momentum, columns, change):
+    """Nesterov's step of one fragment, in place."""
+    momentum[columns] = 0.9 * momentum[columns] + change
+    model[columns] -= 0.7 * (change + 0.9 * momentum[columns])
+
+
+def fragments_of(number):
+    """The columns of each of equal fragments of six numbers."""
+    size = 6 // number
+    return [slice(size * fragment, size * (fragment + 1)) for fragment in range(number)]
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 2])
+def test_streamed_fragments_match_loop(overlap):
+    """Three fragments, each with a momentum of its own, merged `overlap` steps after their sum."""
+    keep, updates, fragments = 0.25, 18, fragments_of(3)
+    model, momentum = np.ones(6), np.zeros(6)
+    own, pending = [np.ones(6) for _ in range(4)], {}
+    for step in range(1, 2 * updates + overlap + 1):
+        own = [step_of(worker, weights) for worker, weights in enumerate(own)]
+        if step % 2 == 0 and step <= 2 * updates:
+            columns = fragments[(step // 2 - 1) % 3]
+            mean = np.mean([weights[columns] for weights in own], axis=0)
+            outer_step(model, momentum, columns, model[columns] - mean)
+            pending[step + overlap] = columns, model[columns].copy()
+        if step in pending:
+            columns, merged = pending.pop(step)
+            for weights in own:
+                weights[columns] = keep * weights[columns] + (1 - keep) * merged
+    settings = {"local_steps": 6, "fragments": 3, "overlap": overlap, "keep": keep}
+    algorithm = method("streaming_diloco", Rule(lr=0.05), **settings)
+    outcome = simulate(Cluster(4), algorithm, four_workers(), stop=Stop(updates=updates))
+    text = f"streaming_diloco, F = 3, overlap {overlap}, keep {keep:g} = its loop"
+    close(text, outcome.weights, torch.from_numpy(model)[None], source=STREAM)
+
+
+SECONDS = [1.0, 1.0, 1.7, 2.3]
+"""The mini-batch of each learner."""
+QUORUM, GRACE, KEEP, PERIOD = 2, 0.6, 0.3, 2
+
+
+class Learner:
+    """A learner in the loop: its model, and what it read of each of two fragments, and when."""
+
+    def __init__(self):
+        self.model, self.steps = np.ones(6), 0
+        self.anchors = [np.ones(3), np.ones(3)]
+        self.merges, self.begun = [0, 0], [0, 0]
+        self.arrived = []
+
+    def push(self):
+        """The fragment that is due, what was read of it, its change, and the steps of that."""
+        fragment = (self.steps // PERIOD - 1) % 2
+        change = self.anchors[fragment] - self.model[fragments_of(2)[fragment]]
+        return fragment, self.merges[fragment], change, self.steps - self.begun[fragment]
+
+    def take_merged(self):
+        self.model = self.model.copy()
+        for fragment, merges, merged in self.arrived:
+            columns = fragments_of(2)[fragment]
+            self.model[columns] = KEEP * self.model[columns] + (1 - KEEP) * merged
+            self.anchors[fragment], self.merges[fragment] = merged, merges
+            self.begun[fragment] = self.steps
+        self.arrived = []
+
+
+def decoupled_by_loop(updates, merge):
+    """The common model after so many merges, on a free network."""
+    model, momentum = np.ones(6), np.zeros(6)
+    learners = [Learner() for _ in SECONDS]
+    ends = list(SECONDS)
+    pushes, due, merges = [{}, {}], [math.inf, math.inf], [0, 0]
+
+    def merge_what_is_due(now):
+        for fragment in (0, 1):
+            if due[fragment] > now or sum(merges) == updates:
+                continue
+            ordered = [pushes[fragment][worker] for worker in sorted(pushes[fragment])]
+            weights = np.array([steps for _, steps in ordered]) / sum(s for _, s in ordered)
+            changes = np.array([change for change, _ in ordered])
+            change = weights @ changes
+            if merge == "radial":
+                lengths = np.linalg.norm(changes, axis=1)
+                direction = weights @ (changes / lengths[:, None])
+                change = weights @ lengths * direction / np.linalg.norm(direction)
+            columns = fragments_of(2)[fragment]
+            outer_step(model, momentum, columns, change)
+            merges[fragment] += 1
+            pushes[fragment], due[fragment] = {}, math.inf
+            for learner in learners:
+                learner.arrived.append((fragment, merges[fragment], model[columns].copy()))
+
+    while sum(merges) < updates:
+        now = min(*ends, *due)
+        ready = [worker for worker, end in enumerate(ends) if end == now]
+        sent = []
+        for worker in ready:
+            learner = learners[worker]
+            learner.model, learner.steps = step_of(worker, learner.model), learner.steps + 1
+            if learner.steps % PERIOD == 0:
+                sent.append((worker, learner.push()))
+        for worker, (fragment, read, change, steps) in sent:
+            if read == merges[fragment]:
+                pushes[fragment][worker] = change, steps
+                if len(pushes[fragment]) == len(SECONDS):
+                    due[fragment] = now
+                elif len(pushes[fragment]) >= QUORUM:
+                    due[fragment] = min(due[fragment], now + GRACE)
+            merge_what_is_due(now)
+        merge_what_is_due(now)
+        for worker in ready:
+            learners[worker].take_merged()
+            ends[worker] = now + SECONDS[worker]
+    return model
+
+
+def decoupled_learners(merge, updates, **more):
+    """The same by the simulator."""
+    slow = [Factor(rank, factor=seconds) for rank, seconds in enumerate(SECONDS)]
+    settings = {"quorum": QUORUM, "grace": GRACE, "keep": KEEP, "merge": merge}
+    algorithm = method(
+        "decoupled_diloco", Rule(lr=0.05), local_steps=2 * PERIOD, fragments=2, **settings
+    )
+    cluster = Cluster(4, Constant(1.0), slow)
+    return simulate(cluster, algorithm, four_workers(), stop=Stop(updates=updates), **more)
+
+
+@pytest.mark.parametrize("merge", ["mean", "radial"])
+def test_decoupled_learners_match_loop(merge):
+    """Uneven learners, a quorum and a grace: late pushes are dropped, and steps weigh changes."""
+    outcome = decoupled_learners(merge, 25)
+    expected = torch.from_numpy(decoupled_by_loop(25, merge))[None]
+    text = f"decoupled_diloco, {merge}, 2 of 4 learners, grace {GRACE:g} s = its loop"
+    close(text, outcome.weights, expected, source=DECOUPLED)
+    assert outcome.gradients["dropped"] > 0
+
+
+def test_decoupled_messages_are_fragments():
+    """One up for each push, and one down to each learner for each merge."""
+    log = decoupled_learners("mean", 25, record=Record(messages=True)).message_log
+    assert log is not None
+    whole = log["bytes"].max()
+    down = (log["sender"] < 0) & (log["bytes"] < whole)
+    up = (log["sender"] >= 0) & (log["bytes"] > 0)
+    text = "decoupled_diloco, F = 2: models of a message"
+    equal(text, 1 / 2, log["bytes"][up | down] / whole, source=DECOUPLED)
+    equal("decoupled_diloco: messages down a merge: P", 25 * 4, down.sum(), source=DECOUPLED)
 
 
 def decoupled(cluster, stop, **settings):

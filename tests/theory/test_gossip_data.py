@@ -24,7 +24,7 @@ from tests.theory.gossiping import (
     start_apart,
     sum_by_gradients,
 )
-from tests.theory.statements import at_most, close, differ, equal, same
+from tests.theory.statements import at_most, close, differ, equal, mean_is, same
 from tests.theory.test_gossip_methods import looped, models_of
 from tests.theory.trials import (
     ADAM,
@@ -397,6 +397,33 @@ def test_random_matchings_match_loop(graph):
     expected = looped(6, steps, step)
     text = f"matcha, {graph}, c = {c:g}: x <- (I - a sum of active L_m) (x - lr g)"
     close(text, found, list(expected[:, None]), source=WANG)
+
+
+def test_mean_mixing_is_that_of_laplacian():
+    """Each node starts at a unit vector, so that after a step its model is its row of W."""
+    c, weight, coins = 0.4, 0.15, 200
+    topology, edges = MATCHED["wheel"]
+    matrices = []
+    for coin in range(coins):
+        algorithm = method("matcha", Rule(lr=0.0), activation=c, weight=weight, coin=coin)
+        nodes = remains_of(on(topology, 6), algorithm, units(), Stop(time=1.5), start_at_unit).nodes
+        matrices.append(np.concatenate([nodes[rank].weights.numpy() for rank in range(6)]))
+    W = np.stack(matrices)
+    L = networkx.laplacian_matrix(edges).toarray()
+    text = f"matcha, wheel, c = {c:g}, {coins} coins: E[W] = I - a c L"
+    for row in range(6):
+        for column in range(6):
+            expected = float(row == column) - weight * c * float(L[row, column])
+            found = W[:, row, column]
+            mean_is(f"{text}, {row}, {column}", expected, found, source=WANG)
+
+
+def units():
+    return Quadratic(dim=6, noise=0.0, dtype=torch.float64)
+
+
+def start_at_unit(node):
+    node.weights = torch.eye(6, dtype=torch.float64)[node.rank][None]
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0])

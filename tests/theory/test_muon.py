@@ -1,6 +1,7 @@
 """Muon against its polynomial, its symmetries, and torch's own."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ from torch import nn
 from torch.optim import _muon
 
 from laggard.simulator import Rule
+from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.learning.rules import Muon
+from laggard.simulator.learning.rules.contrib import muon
 from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, matrix_places, orthogonal
-from tests.theory.statements import at_most, close, equal
+from tests.faults import Replaced, on_spoilt
+from tests.theory.statements import at_most, close, equal, same
 from tests.theory.trials import (
     LR,
     ONE,
@@ -71,6 +75,24 @@ def test_singular_values_come_near_one():
     at_most("muon: its inverse", 1 / 0.68, [1 / value for value in large], source="derived")
 
 
+@pytest.mark.parametrize("n", [4, 16, 64])
+def test_orthogonal_matrix_is_scaled_by_published_polynomial(n):
+    """Its singular values over its norm are all 1 / sqrt(n)."""
+    matrix, _ = torch.linalg.qr(random_matrix(n, n))
+    value = 1 / math.sqrt(n)
+    for _ in range(5):
+        value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+    text = f"muon: an orthogonal {n} x {n} matrix times p(p(p(p(p(1 / sqrt n)))))"
+    close(text, orthogonal(matrix), value * matrix, source=JORDAN)
+
+
+def test_fresh_gradients_of_ringmaster_are_those_of_muon_alone():
+    task, rule = perceptron(5, 4), Rule(Muon(), lr=LR)
+    one = weights_after(ONE, method("ringmaster", rule, threshold=1), task)
+    other = weights_after(ONE, method("delayed", rule), task)
+    same("ringmaster, R = 1, P = 1 = muon alone", one, other, source="derived")
+
+
 def torchs_muon(task, settings, updates=UPDATES):
     """A loop of torch's Muon on the hidden matrices and its AdamW on all other parameters."""
     batches = batches_of(task)
@@ -121,3 +143,26 @@ def test_muon_is_torchs_but_for_its_precision(monkeypatch):
     close(
         "muon = torch's with the same iteration", mine, torchs_muon(task, settings), source="torch"
     )
+
+
+def sending_more(own):
+    """A worker that adds 1 to its gradients."""
+
+    def send(receiver, content, **named):
+        if content is not None:
+            content = content.map(lambda value: value + 1)
+        return own.send(receiver, content, **named)
+
+    return {"send": send}
+
+
+FAULTS = {
+    "a coefficient of Muon's polynomial is rounded": (
+        Replaced(vars(muon), "FACTORS", lambda right: (*right[:2], 2.03)),
+        partial(test_orthogonal_matrix_is_scaled_by_published_polynomial, 16),
+    ),
+    "Ringmaster's gradients are not those of its worker": (
+        Replaced(Ringmaster, "worker", on_spoilt(sending_more)),
+        test_fresh_gradients_of_ringmaster_are_those_of_muon_alone,
+    ),
+}
