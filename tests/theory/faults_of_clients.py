@@ -113,6 +113,14 @@ CLIENTS = {
         Replaced(async_diloco.AsyncDiLoCo, "step", settings(spread=lambda self: 0.0)),
         test_diloco.test_other_arrivals_make_part_of_momentums_step,
     ),
+    "late changes count in full": (
+        Replaced(
+            async_diloco.AsyncDiLoCo,
+            "server",
+            settings(staleness_weight=lambda self: "constant"),
+        ),
+        test_diloco.test_late_changes_count_less,
+    ),
     "a fragment's momentum is forgotten": (
         Replaced(local_steps.OuterOptimizer, "next_weights", without_state),
         partial(test_diloco.test_streamed_fragments_match_loop, 1),

@@ -137,6 +137,28 @@ def test_other_arrivals_make_part_of_momentums_step():
     close("async_diloco, c = .2 = its loop", weights, models, source=LIU)
 
 
+def test_late_changes_count_less():
+    """d / sqrt(1 + tau) in place of d, also in the momentum."""
+    settings = {"momentum_every": 2, "outer_momentum": 0.8, "outer_lr": 0.5}
+    changes, weights, staleness = arrivals_of(
+        "async_diloco", 4, staleness_weight="inverse_root", **settings
+    )
+    assert max(staleness) >= 4
+    expected = shards_of(4).start([0])
+    momentum = total = torch.zeros_like(expected)
+    models = []
+    for number, (change, late) in enumerate(zip(changes, staleness, strict=False), 1):
+        weighted = change / math.sqrt(1 + late)
+        total = total + weighted
+        step = weighted / 2
+        if number % 2 == 0:
+            momentum, total = 0.8 * momentum + total / 2, torch.zeros_like(total)
+            step = step + 0.8 * momentum
+        expected = expected - 0.5 * step
+        models.append(expected)
+    close("async_diloco, d / sqrt(1 + tau) = its loop", weights, models, source=LIU)
+
+
 def test_one_worker_and_every_arrival_is_diloco():
     one = every(ONE, "async_diloco", local_steps=3, momentum_every=1)
     other = every(ONE, "diloco", local_steps=3)

@@ -14,7 +14,7 @@ from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.learning.rules import Muon
 from laggard.simulator.learning.rules.contrib import muon
 from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, matrix_places, orthogonal
-from tests.faults import Replaced, on_spoilt
+from tests.faults import Replaced, on_spoilt, settings
 from tests.theory.statements import at_most, close, equal, same
 from tests.theory.trials import (
     LR,
@@ -124,11 +124,19 @@ def torchs_muon(task, settings, updates=UPDATES):
     return torch.cat([param.detach().flatten() for param in params])[None]
 
 
-def test_muon_is_torchs_but_for_its_precision(monkeypatch):
+@pytest.mark.parametrize(
+    ("own", "its"),
+    [
+        ({}, {}),
+        ({"nesterov": False}, {"nesterov": False}),
+        ({"adjust": "match_rms_adamw"}, {"adjust_lr_fn": "match_rms_adamw"}),
+    ],
+)
+def test_muon_is_torchs_but_for_its_precision(own, its):
     """With torch's iteration, which is in bfloat16, replaced by ours it is the same."""
     task = perceptron(5, 4)
-    rule = Rule(Muon(momentum=0.9, weight_decay=0.1), lr=LR)
-    settings = {"momentum": 0.9, "weight_decay": 0.1}
+    rule = Rule(Muon(momentum=0.9, weight_decay=0.1, **own), lr=LR)
+    settings = {"momentum": 0.9, "weight_decay": 0.1, **its}
     # one step: the directions of many differ more, since each has the same length
     first = weights_after(ONE, method("delayed", rule), task, 1)
     rounded = torchs_muon(task, settings, 1)
@@ -139,10 +147,10 @@ def test_muon_is_torchs_but_for_its_precision(monkeypatch):
     def iterate(update, *_):
         return orthogonal(update[None])[0]
 
-    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", iterate)
-    close(
-        "muon = torch's with the same iteration", mine, torchs_muon(task, settings), source="torch"
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_muon, "_zeropower_via_newtonschulz", iterate)
+        others = torchs_muon(task, settings)
+    close(f"muon, {own} = torch's with the same iteration", mine, others, source="torch")
 
 
 def sending_more(own):
@@ -156,7 +164,17 @@ def sending_more(own):
     return {"send": send}
 
 
+MATCHED = {"adjust": "match_rms_adamw"}, {"adjust_lr_fn": "match_rms_adamw"}
+PLAIN = {"nesterov": False}, {"nesterov": False}
 FAULTS = {
+    "Muon's factor has no root": (
+        Replaced(muon.ShapedMuon, "factor", lambda right: lambda self, n, m: 0.2 * max(n, m)),
+        partial(test_muon_is_torchs_but_for_its_precision, *MATCHED),
+    ),
+    "Muon always looks ahead": (
+        Replaced(muon.ShapedMuon, "step", settings(nesterov=lambda self: True)),
+        partial(test_muon_is_torchs_but_for_its_precision, *PLAIN),
+    ),
     "a coefficient of Muon's polynomial is rounded": (
         Replaced(vars(muon), "FACTORS", lambda right: (*right[:2], 2.03)),
         partial(test_orthogonal_matrix_is_scaled_by_published_polynomial, 16),

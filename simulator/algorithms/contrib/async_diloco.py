@@ -1,7 +1,7 @@
 """Asynchronous DiLoCo: each worker's local steps make an outer step as they arrive."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.compressing import Compressing
@@ -41,19 +41,23 @@ class AsyncDiLoCo(Compressing):
     method with the mean of their d. With one worker and N = 1 it is `diloco`. With H = 1, N = 1,
     plain SGD, outer_lr 1 and no momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
 
+    With `staleness_weight: inverse_root` d / sqrt(1 + tau) stands for a d that is tau arrivals late.
+
     With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes
     max(least_steps, floor(H v / max v)) steps, by the speeds that the server has measured, so that
     all answers take about equally long.
 
     With `heloco` or `cgad` that outer rule makes a step at every arrival, at `outer_lr`.
 
-    Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3.
+    Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3; `staleness_weight`: their
+    public notebook.
 
     Attributes:
         local_steps: H, mini-batches of the fastest worker, or of each, from read to answer.
         outer_lr, outer_momentum: the learning rate and the momentum (beta) of the server's step.
         momentum_every: N, arrivals from one step of the momentum to the next; P by default.
         spread: c, the part of the momentum's step that each of the other arrivals makes.
+        staleness_weight: the factor by which staleness lowers a change.
         dynamic_steps: whether slow workers make fewer steps.
         least_steps: the fewest that a slow worker makes.
         grace: seconds after an arrival in which others may arrive before any of them is answered.
@@ -67,6 +71,7 @@ class AsyncDiLoCo(Compressing):
     outer_momentum: Annotated[float, Range(least=0, below=1)] = field(default=0.9, kw_only=True)
     momentum_every: PositiveInt | None = field(default=None, kw_only=True)
     spread: Annotated[float, Range(least=0, most=1)] = field(default=0.0, kw_only=True)
+    staleness_weight: Literal["constant", "inverse_root"] = field(default="constant", kw_only=True)
     dynamic_steps: bool = field(default=False, kw_only=True)
     least_steps: PositiveInt = field(default=1, kw_only=True)
     grace: NonNegative = field(default=0.0, kw_only=True)
@@ -77,7 +82,12 @@ class AsyncDiLoCo(Compressing):
         super().__post_init__()
         if self.heloco is None and self.cgad is None:
             return
-        others = {"cgad": None, "momentum_every": None, "spread": 0.0}
+        others = {
+            "cgad": None,
+            "momentum_every": None,
+            "spread": 0.0,
+            "staleness_weight": "constant",
+        }
         if self.heloco is None:
             del others["cgad"]
         for key, unset in others.items():
@@ -124,6 +134,8 @@ class AsyncDiLoCo(Compressing):
                     step, state = self.rule_step(node, change, state, gradients[0].staleness)
                     node.apply(node.weights + step, gradients)
                     continue
+                if self.staleness_weight == "inverse_root":
+                    change = change * (1 + gradients[0].staleness) ** -0.5
                 total = total + change
                 last = (node.version + 1) % every == 0
                 if last:

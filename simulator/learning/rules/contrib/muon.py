@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.rules.optimizers import AdamW, Moments, Optimizer, running, zeros
@@ -29,7 +29,10 @@ class Muon(Settings, Optimizer):
 
         B <- momentum B + (1 - momentum) G;  U = momentum B + (1 - momentum) G;
         X = U / |U|, five times X <- a X + (b A + c A A) X with A = X X^T;
-        w <- w - lr (sqrt(max(1, n / m)) X + weight_decay w).
+        w <- w - lr (s X + weight_decay w),    s = sqrt(max(1, n / m)).
+
+    Without `nesterov` U = B. With `adjust: match_rms_adamw` s = 0.2 sqrt(max(n, m)), by which a step
+    is about as long as one of AdamW, so that it takes the rates of AdamW.
 
     A convolution is a matrix with a row for each output. Vectors, embeddings (parameters with
     `embed` in their names) and the last matrix, which makes the outputs, take AdamW's steps. The
@@ -39,7 +42,8 @@ class Muon(Settings, Optimizer):
     It needs the shapes of a network's parameters, and the whole model on one node: neither shards
     nor stages of a pipeline.
 
-    Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`.
+    Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`, also
+    for `adjust` (there `adjust_lr_fn`).
 
     Attributes:
         momentum: decay of the running mean of gradients of matrices.
@@ -48,6 +52,8 @@ class Muon(Settings, Optimizer):
         beta1: AdamW's decay of the running mean of gradients.
         beta2: AdamW's decay of the running mean of their squares.
         eps: keeps AdamW's divisor from 0.
+        nesterov: whether a step looks ahead by the gradient.
+        adjust: the factor s of a matrix by its shape.
     """
 
     needs_shapes: ClassVar[bool] = True
@@ -58,6 +64,8 @@ class Muon(Settings, Optimizer):
     beta1: Decay = 0.9
     beta2: Decay = 0.999
     eps: NonNegativeScalar = 1e-8
+    nesterov: bool = True
+    adjust: Literal["original", "match_rms_adamw"] = "original"
 
     def with_shapes(self, shapes: ParameterShapes) -> "ShapedMuon":
         """The optimiser of a model whose parameters have these shapes.
@@ -104,7 +112,9 @@ class ShapedMuon(Muon):
         import torch
 
         velocity = running(self.momentum, state.velocity, gradient)
-        direction = running(self.momentum, velocity, gradient)
+        direction = velocity
+        if self.nesterov:
+            direction = running(self.momentum, velocity, gradient)
         rate = lr * self.others_rate
         others, moments = self._adamw().step(gradient, state.moments, weights, rate)
         changes = []
@@ -118,10 +128,16 @@ class ShapedMuon(Muon):
             rows = shape[0]
             columns = math.prod(shape[1:])
             matrices = direction[:, place].reshape(-1, rows, columns)
-            step = math.sqrt(max(1, rows / columns)) * orthogonal(matrices).flatten(1)
+            step = self.factor(rows, columns) * orthogonal(matrices).flatten(1)
             step = step + cast(self.weight_decay, weights) * weights[:, place]
             changes.append(step * -cast(lr, weights))
         return torch.cat(changes, dim=1), MuonState(velocity, moments)
+
+    def factor(self, rows: int, columns: int) -> float:
+        """The factor s of the step of a matrix."""
+        if self.adjust == "match_rms_adamw":
+            return 0.2 * math.sqrt(max(rows, columns))
+        return math.sqrt(max(1, rows / columns))
 
     def _adamw(self) -> AdamW:
         return AdamW(self.beta1, self.beta2, self.eps, self.weight_decay)
