@@ -122,12 +122,13 @@ def test_scaffold_with_sampled_clients_equals_its_pseudo_code():
 
 
 def test_shared_control_is_mean_of_clients_controls():
-    """sum_i c_i = M c at the start of every round, where c_i is the client's last mean gradient."""
+    """sum_i c_i = M c at the start of every round, with c_i by the paper's second option."""
     own, surplus = dict.fromkeys(range(3), 0.0), []
+    asked = {}  # what each client was sent: w and c
 
     def send_of_server(send):
         def noted(client, content, **named):
-            _, shared = content
+            _, shared = asked[client] = content
             surplus.append(sum(own.values()) - 3 * shared.item())
             return send(client, content, **named)
 
@@ -136,8 +137,9 @@ def test_shared_control_is_mean_of_clients_controls():
     def send_of_client(send, rank):
         def noted(server, content, **named):
             if content is not None:
-                _, gradients, _ = content
-                own[rank] = float(np.mean([gradient.value.item() for gradient in gradients]))
+                (model, _), _, _ = content
+                read, shared = asked[rank]
+                own[rank] += (read - model).item() / (STEPS * RATE) - shared.item()
             return send(server, content, **named)
 
         return noted
