@@ -5,6 +5,9 @@ STAMP  := .venv/installed
 SITE   := .venv/installed-docs
 ENGINES := .venv/installed-engines
 
+# Tests start hundreds of processes: without bytecode each of them compiles laggard and torch anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart test slow mutants verification bench docs lint clean
 .DEFAULT_GOAL := quickstart
 
