@@ -1,6 +1,7 @@
 """What tests of several folders share."""
 
 import os
+import sys
 
 import pytest
 
@@ -13,6 +14,7 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 import torch
 from hypothesis.internal.conjecture import providers
 
+from laggard.experiments.config import plugins
 from laggard.models import Quadratic, Supervised, synthetic
 
 # Hypothesis would draw numbers that stand in the sources of whatever is loaded: ten seconds to read
@@ -27,6 +29,16 @@ def pytest_collection_modifyitems(items):
     items.sort(
         key=lambda item: not (item.path.suffix == ".ipynb" or item.get_closest_marker("long"))
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def python_path():
+    """Each config puts its folder on Python's path, and every import looks through all of them."""
+    path, folders = list(sys.path), dict(plugins.FOLDERS)
+    yield
+    sys.path[:] = path
+    plugins.FOLDERS.clear()
+    plugins.FOLDERS.update(folders)
 
 
 @pytest.fixture

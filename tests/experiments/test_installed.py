@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from laggard import ConfigError, load, run
 from laggard.experiments.cli import main
+from laggard.experiments.config import installed
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.listing import describe_entries
 from tests.experiments.test_plugins import ABSOLUTE, PAIRS, PIECES
@@ -57,6 +59,27 @@ def test_entry_points_serve_as_any_kind_of_plugin(install, toy):
             str(config.as_dict()).replace("pieces.a:", "my_").lower() for config in (one, other)
         ]
         assert parts[0] == parts[1]
+
+
+def test_package_is_found_after_its_folder_was_read(install, toy):
+    """As in a notebook, where pip installs a package between two configs."""
+    install("early", [("compensation", "his", "early:Absolute")], {"__init__.py": ABSOLUTE})
+    with pytest.raises(ConfigError, match="mine"):
+        load(toy(), "learning.compensation=mine")
+    install("late", [("compensation", "mine", "late:Absolute")], {"__init__.py": ABSOLUTE})
+    assert load(toy(), "learning.compensation=mine").learning.compensation.name == "mine"
+
+
+def test_config_folder_without_packages_is_not_read_again(toy, monkeypatch, tmp_path):
+    """Reading all packages takes longer than loading a config."""
+    load(toy())
+    reads = []
+    monkeypatch.setattr(installed, "entry_points", lambda: reads.append(1) or entry_points())
+    folder = tmp_path / "another"
+    folder.mkdir()
+    load(toy().rename(folder / "toy.yaml"))
+    assert str(folder) in sys.path
+    assert reads == []
 
 
 def test_source_of_installed_package_is_in_id(install, toy, tmp_path):
