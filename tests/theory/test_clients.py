@@ -39,7 +39,7 @@ def differing():
 
 
 @cache
-def end(name, updates=400, **settings):
+def end(name, updates=100, **settings):
     """Where a method ends on clients that differ."""
     algorithm = method(name, Rule(lr=RATE), **{"local_steps": STEPS, **settings})
     return simulate(Cluster(3), algorithm, differing(), stop=Stop(updates=updates)).weights.item()
@@ -223,7 +223,7 @@ def test_buffer_is_divided_by_its_answers():
 
 @pytest.mark.parametrize(("in_flight", "buffer"), [(10, 1), (10, 5), (20, 5)])
 def test_mean_staleness_of_buffered_answers(in_flight, buffer):
-    outcome = timed("fedbuff", 20, 40_000 // buffer, in_flight=in_flight, buffer=buffer)
+    outcome = timed("fedbuff", 20, 15_000 // buffer, in_flight=in_flight, buffer=buffer)
     staleness = outcome.updates["staleness"][2000:]
     text = f"fedbuff, {in_flight} in flight, K = {buffer}: mean staleness (C - 1) / K"
     mean_is(text, (in_flight - 1) / buffer, batch_means(staleness), source="derived")
@@ -231,17 +231,17 @@ def test_mean_staleness_of_buffered_answers(in_flight, buffer):
 
 def test_round_lasts_as_long_as_its_slowest_client():
     """The mean of the maximum of C exponential times is the C-th harmonic number."""
-    outcome = timed("fedavg", 12, 4000, clients=5)
+    outcome = timed("fedavg", 12, 2000, clients=5)
     rounds = np.diff(np.unique(outcome.updates["time"]))
     expected = sum(1 / client for client in range(1, 6))
     text = "fedavg, 5 of 12 exponential clients: a round takes 1 + 1/2 + .. + 1/5"
     mean_is(text, expected, rounds, source="order statistics")
-    taken = np.bincount(outcome.updates["worker"], minlength=12) / 4000
+    taken = np.bincount(outcome.updates["worker"], minlength=12) / 2000
     mean_is("fedavg: each client is in C / M of the rounds", 5 / 12, taken, source="sampling")
 
 
 def test_arrivals_before_the_time_out():
-    outcome = timed("fedavg", 40, 3000, clients=10, timeout=0.7)
+    outcome = timed("fedavg", 40, 1000, clients=10, timeout=0.7)
     arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
     text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
     mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
@@ -249,7 +249,7 @@ def test_arrivals_before_the_time_out():
 
 def test_first_of_more_clients_than_needed():
     """The mean time of the first C of n exponential times is 1/n + .. + 1/(n - C + 1)."""
-    outcome = timed("fedavg", 60, 4000, clients=10, select=1.3)
+    outcome = timed("fedavg", 60, 2000, clients=10, select=1.3)
     rounds = np.diff(np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"]))
     expected = sum(1 / left for left in range(4, 14))
     text = "fedavg, the first 10 of 13 asked: 1/13 + .. + 1/4 a round"

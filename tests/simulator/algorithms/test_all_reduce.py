@@ -40,8 +40,9 @@ def test_rounds_do_not_mix_where_node_is_ahead(collective, quadratic):
     links = [SlowLink(0, 1, latency=5.0, both=False), SlowLink(2, 0, latency=2.0)]
     rule, cluster = Rule(lr=0.1), Cluster(workers=4, compute=Gamma(1.0, 0.5))
     slow = replace(cluster, network=Network(links=links, latency=0.01))
-    reduced = weights_of(slow, AllReduce(rule, collective), quadratic)
-    server = weights_of(cluster, SyncPS(rule), quadratic)
+    stop = Stop(updates=8)
+    reduced = weights_of(slow, AllReduce(rule, collective), quadratic, stop=stop)
+    server = weights_of(cluster, SyncPS(rule), quadratic, stop=stop)
     torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-13)
 
 

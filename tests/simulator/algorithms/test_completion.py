@@ -58,7 +58,7 @@ def replay(phases, ready, seconds, rendezvous):
 @pytest.mark.usefixtures("_way")
 @SHARINGS
 @RULES
-@pytest.mark.parametrize("P", [2, 3, 7, 32])
+@pytest.mark.parametrize("P", [2, 3, 7, 16])
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_uneven_nodes_follow_recursion(name, P, rendezvous, sharing):
     """On private links, one of which is slower; the rings also where each node has one card."""
