@@ -179,7 +179,7 @@ class Gradient(Read):
         A worker that makes many local steps would else hold those of all steps until its gradients
         are applied. The losses stay; `weights` are `(ensemble, 0)` then.
         """
-        if self._value is None or not self._pool.learns:
+        if self._value is None or not self._pool.releases:
             return
         self.weights = self.weights.new_empty((self.weights.shape[0], 0))
         self._value, self._changes = None, RELEASED

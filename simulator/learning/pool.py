@@ -57,6 +57,10 @@ class GradientPool:
         memory: bytes of promised weights and gradients above which some are evaluated early;
             `memory_for` by default.
         defer: False evaluates each promise when it is made, for comparison.
+
+    Attributes:
+        releases: whether `Gradient.release` frees anything; not where all values are compared at
+            the end.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class GradientPool:
     ) -> None:
         self.task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
-        self.learns = params > 0
+        self.learns = self.releases = params > 0
         self.no_losses = None
         if not self.learns:
             self.no_losses = torch.zeros(self._ensemble, dtype=start.dtype)

@@ -57,7 +57,7 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
 )
 def check_progress(trial: Trial) -> None:
     """The run ends by its updates or because its workers return, without deadlock or error."""
-    outcome = trial.run()
+    outcome = trial.outcome
     if not outcome.gradients["applied"]:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
     if outcome.reached not in ("updates", "returned"):
@@ -73,7 +73,7 @@ def check_progress(trial: Trial) -> None:
 def check_determinism(trial: Trial) -> None:
     """Two runs are equal bit for bit, and leave the global streams of random numbers alone."""
     with _global_streams_untouched():
-        _expect_equal(trial.run(), trial.run(), "two runs with the same seed")
+        _expect_equal(trial.outcome, trial.run(), "two runs with the same seed")
 
 
 @identity(
@@ -116,7 +116,7 @@ def check_divergence(trial: Trial) -> None:
 )
 def check_deferral(trial: Trial) -> None:
     """Gradients are equal, evaluated when first needed, when they start, or one by one."""
-    deferred = trial.run()
+    deferred = trial.outcome
     who = "evaluation when a value is needed and when a gradient starts"
     _expect_equal(deferred, trial.run(defer=False), who)
     # with almost no memory, a promise is evaluated before the next one is made
@@ -132,7 +132,7 @@ def check_deferral(trial: Trial) -> None:
 )
 def check_counts(trial: Trial) -> None:
     """Each gradient and message has one final status; no time runs backwards, no staleness < 0."""
-    outcome = trial.run()
+    outcome = trial.outcome
     rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
     total = counts["in flight"]
     for status, count in counts.items():
@@ -171,7 +171,7 @@ def check_counts(trial: Trial) -> None:
 )
 def check_reads(trial: Trial) -> None:
     """No gradients are applied whose staleness counts the updates of a node that makes none."""
-    rows = trial.run().updates
+    rows = trial.outcome.updates
     applied = rows["status"] == "applied"
     for node in np.unique(rows["target"][applied]):
         versions = rows["version"][applied & (rows["target"] == node)]
@@ -236,7 +236,7 @@ def check_hash_seed(trial: Trial) -> bool | None:
     elsewhere = fingerprints_elsewhere([trial])
     if elsewhere is None:
         return False
-    same = elsewhere == [fingerprint(trial.run())]
+    same = elsewhere == [fingerprint(trial.outcome)]
     _expect(same, "another process with another PYTHONHASHSEED gets another run")
     return True
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -42,6 +42,7 @@ class Handed(NamedTuple):
 
 def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Simulation) -> None:
     """Record, with copies, the tensors that the nodes of a simulation pass on."""
+    simulation.pool.releases = False
     for kind in {type(node) for node in simulation.nodes.values()}:
         watched = _watched(kind, handed, gradients)
         for node in simulation.nodes.values():
@@ -174,6 +175,11 @@ class Trial:
         stop = Stop(updates=self.updates, gradients=limit)
         options = {"seed": self.seed, **options}
         return simulate(self.cluster, algorithm, self.task, stop=stop, **options)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """One run, which several identities look at."""
+        return self.run()
 
     @property
     def slices(self) -> int:
