@@ -6,7 +6,6 @@
 import bz2
 import codecs
 import gzip
-import io
 import lzma
 import re
 import stat
@@ -32,6 +31,9 @@ KNOWN_FORMATS = {
     b"\xd0\xcf\x11\xe0": "an Excel workbook: save it as CSV",
     b"\x89HDF": "an HDF5 file: export a table from it as CSV",
     b"SQLite format 3": "a database: export a table from it as CSV",
+    b"ARROW1": "an Arrow file: save it as Parquet",
+    b"\x80\x04": "a pickle, which can run code: save it in another form",
+    b"\x80\x05": "a pickle, which can run code: save it in another form",
 }
 """The kinds of files that are not read, by their first bytes."""
 
@@ -138,11 +140,6 @@ def decode(path: str | Path, content: bytes) -> str:
         reason = "not text: it has zero bytes; UTF-16 needs a byte order mark"
         raise UnreadableFileError(path, reason)
     return text
-
-
-def text_lines(path: str | Path) -> list[str]:
-    """The lines of a text file, without their ends."""
-    return io.StringIO(read_text(path), newline=None).read().splitlines()
 
 
 def natural_key(name: str) -> tuple[Any, ...]:

@@ -11,7 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from laggard.docstrings import describe_keys
 
-SECONDS = {"s": "1", "ms": "0.001", "us": "0.000001", "ns": "1e-9", "min": "60", "h": "3600"}
+SECONDS = {
+    "s": "1", "ms": "0.001", "us": "0.000001", "ns": "1e-9", "min": "60", "h": "3600",
+    "day": "86400",
+}  # fmt: skip
 TIME_SPELLINGS = {
     "sec": "s", "secs": "s", "second": "s", "seconds": "s",
     "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
@@ -19,12 +22,21 @@ TIME_SPELLINGS = {
     "µs": "us", "μs": "us", "µsec": "us", "μsec": "us",
     "nsec": "ns", "nsecs": "ns", "nanos": "ns", "nanosecond": "ns", "nanoseconds": "ns",
     "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h",
+    "hr": "h", "hrs": "h", "days": "day",
 }  # fmt: skip
 DATA_UNIT = re.compile(
     r"(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<base>bits?|bytes?|b)"
-    r"(?P<second>ps|(/|_?per_?)s(ec|econd)?)?",
+    r"(?P<second>ps|(/|_|_?per_?)s(ec|econd)?)?",
     re.IGNORECASE,
 )
+RATIO = re.compile(r"(.*)(/|(?<=[_ .-])per(?=[_ .-]))(.+?)", re.IGNORECASE)
+"""A name such as `ms/batch`, `t / ms`, `images/s` or `seconds_per_step`."""
+WORD_ENDS = re.compile(r"[_ .,:/-]+")
+TIME_NOUNS = {"t", "time", "duration", "latency", "elapsed"}
+RATES = {"throughput", "speed", "rate", "fps", "qps", "tps", "hz"}
+"""Words of names whose numbers are no times, although they may have a unit of time."""
+ALSO_WORDS = {"min": "minutes or a minimum", "us": "microseconds or a word", "ns": "ns or a word"}
+"""Units of time that are words too -> what they may mean."""
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 QUANTITIES = {"s": "time", "bytes": "size", "bytes/s": "bandwidth", "operations/s": "speed"}
 """The quantity of each of laggard's own units; a docstring says `(s)`, `(bytes)` or `(bytes/s)`."""
@@ -44,7 +56,7 @@ BandwidthUnit = Literal["bytes/s", "kB/s", "MB/s", "GB/s", "kbit/s", "Mbit/s", "
 
 
 class AmbiguousUnitError(ValueError):
-    """A spelling that may mean bits or bytes."""
+    """A spelling that may mean bits or bytes, minutes or a minimum, a time or a rate."""
 
 
 class Unit(NamedTuple):
@@ -108,31 +120,87 @@ def _name(prefix: str, binary: str, is_bits: bool, quantity: str) -> str:
 
 
 def unit_in_name(name: str, quantity: str) -> tuple[str, Unit | None]:
-    """The name of a column without its unit, and that unit: `duration_ms`, `time (us)`, `t [s]`.
+    """The name of a column without its unit, and that unit.
+
+    It stands in brackets, at the end, alone, or of times as a word of the name or above `per`:
+    `duration_ms`, `durationMs`, `time (us)`, `t [s]`, `ms`, `time_ms_mean`, `ms/batch`.
 
     Raises:
-        AmbiguousUnitError: the unit may mean bits or bytes.
+        AmbiguousUnitError: the unit may mean bits or bytes, minutes or a minimum, or the name may
+            be that of a rate.
 
     Example:
-        >>> unit_in_name("duration_ms", "time")[0], unit_in_name("from", "time")
+        >>> unit_in_name("durationMs", "time")[0], unit_in_name("from", "time")
         ('duration', ('from', None))
     """
     match = re.fullmatch(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]", name)
-    if match is None:
-        match = re.fullmatch(r"(.*?)\s*/\s*([a-zµμ]+)", name)
     if match is not None:
         unit = unit_named(match[2], quantity)
+        if unit is None and quantity == "time":
+            unit = _time_in_ratio(match[2])
         if unit is not None:
             return match[1].strip(), unit
-    words = re.split(r"[_ .-]", name)
-    # a unit may itself have underscores, as bytes_per_s
-    for count in (3, 2, 1):
-        if len(words) > count:
-            ending = "_".join(words[-count:])
-            unit = unit_named(ending, quantity)
-            if unit is not None:
-                return name[: -len(ending) - 1].strip(), unit
+    if quantity == "time":
+        unit = _time_in_ratio(name)
+        if unit is not None:
+            return name, unit
+    # a unit may itself have underscores, as bytes_per_s, or capitals, as Gbps
+    for start in (0, *(found.end() for found in re.finditer(r"[_ .,:-]+|[a-z](?=[A-Z])", name))):
+        unit = unit_named(re.sub("[ .-]", "_", name[start:]), quantity)
+        if unit is not None:
+            base = name[:start].rstrip("_ .,:-")
+            if unit.name == "min" and name[start:].casefold() == "min":
+                raise AmbiguousUnitError(f"{name} may be {ALSO_WORDS['min']}")
+            return base, unit
+    if quantity == "time":
+        return name, _time_among_words(name)
     return name, None
+
+
+def _time_in_ratio(name: str) -> Unit | None:
+    """The unit of `ms/batch` and of `t / ms`; None of a name without such a ratio.
+
+    Raises:
+        AmbiguousUnitError: as `images/s`, it may be a rate.
+    """
+    match = RATIO.fullmatch(name)
+    if match is None:
+        return None
+    above, per, below = match[1].strip(" _.-"), match[2], match[3].strip(" _.-")
+    noun = WORD_ENDS.split(above)[-1]
+    unit_below = unit_named(WORD_ENDS.split(below)[0], "time")
+    if unit_below is None:
+        return _time_in_ratio(above) or unit_named(noun, "time")
+    if per == "/" and noun.casefold() in TIME_NOUNS:
+        return unit_below
+    raise AmbiguousUnitError(f"{name} may be a rate")
+
+
+def _time_among_words(name: str) -> Unit | None:
+    """The unit of time that is a word of a name; None where there is none.
+
+    Raises:
+        AmbiguousUnitError: there are several, it is a word too, or the name is that of a rate.
+    """
+    words = [word for word in WORD_ENDS.split(re.sub("(?<=[a-z])(?=[A-Z])", "_", name)) if word]
+    rates = [word for word in words if word.casefold() in RATES]
+    if rates:
+        raise AmbiguousUnitError(f"{rates[0]} in {name} is that of a rate")
+    # a single letter is a name more often than a unit, and `second` often counts
+    units = {
+        unit
+        for word in words
+        if len(word) > 1 and word.casefold() != "second"
+        if (unit := unit_named(word, "time")) is not None
+    }
+    if len(units) > 1:
+        names = " or ".join(sorted(unit.name for unit in units))
+        raise AmbiguousUnitError(f"{name} may be in {names}")
+    for unit in units:
+        if unit.name in ALSO_WORDS:
+            raise AmbiguousUnitError(f"{unit.name} in {name} may be {ALSO_WORDS[unit.name]}")
+        return unit
+    return None
 
 
 def read_quantity(text: str, quantity: str) -> float:

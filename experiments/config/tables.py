@@ -1,6 +1,7 @@
 """Tables that a config names, as CSV or Parquet: slowdowns, network changes, and partitions."""
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,11 +31,21 @@ PARTITION_COLUMNS = ("worker", "sample")
 NETWORK_COLUMNS = ("sender", "receiver", "from", "to", "bandwidth", "latency")
 COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
 """The column of a row's field, where it has another name."""
-NAMES_OF = {"worker": RANK_COLUMNS, "from": ("from", "start"), "to": ("to", "until", "end")}
+NAMES_OF = {
+    "worker": RANK_COLUMNS,
+    "from": ("from", "start"),
+    "to": ("to", "until", "end"),
+    "sender": ("sender", "source", "src"),
+    "receiver": ("receiver", "target", "dst"),
+}
 """All names of a column."""
 QUANTITIES_OF = {"from": "time", "to": "time", "latency": "time", "bandwidth": "bandwidth"}
 """The quantity of each column of numbers; a unit at the end of its name counts."""
 DOWN, ANY = "down", ("", "*")
+OPTIONAL_COLUMNS = {"to", "bandwidth", "latency"}
+"""Columns whose cells may be empty."""
+MISSING = {"na", "n/a", "nan", "null", "none"}
+"""What R, pandas and databases write into a cell without a value."""
 
 
 class SlowdownTable(Recorded):
@@ -124,12 +135,25 @@ class TextTable:
                 got = f"{path} with {', '.join(table.names)}"
                 expected = f"rows with the columns {', '.join(columns)}"
                 raise InvalidSettingError(owner, "file", expected, got)
+            if name == "worker":
+                texts.append([str(rank) for rank in self._ranks(table, place)])
+                continue
+            quantity = QUANTITIES_OF.get(name, "")
             factor = ONE
-            if name in QUANTITIES_OF:
-                quantity = QUANTITIES_OF[name]
+            if quantity:
                 factor = to_unit(table, place, quantity, (units or {}).get(quantity))
-            texts.append([_convert(table, row[place], factor) for row in table.rows])
+            cells = [_convert(table, row[place], factor, quantity) for row in table.rows]
+            if name in OPTIONAL_COLUMNS:
+                cells = ["" if cell.casefold() in MISSING else cell for cell in cells]
+            texts.append(cells)
         self.cells = list(zip(*texts, strict=True))
+
+    def _ranks(self, table: ForeignTable, place: int) -> list[int]:
+        """The ranks in the column `worker`, where a partition names every worker."""
+        if self.owner == "PartitionTable":
+            (ranks,) = table.ranks(place)
+            return ranks
+        return table.ranks_of_some(place)
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
         """The results of `read` for the cells of each row.
@@ -166,7 +190,7 @@ def _find_column(table: ForeignTable, column: str) -> int | None:
     names = NAMES_OF.get(column, (column,))
     places = []
     for place, name in enumerate(table.names):
-        if column in QUANTITIES_OF and name.casefold() not in names:
+        if column in QUANTITIES_OF and _begins_with_word(name, names):
             name = without_unit(table, place, QUANTITIES_OF[column])
         if name.casefold() in names:
             places.append(place)
@@ -176,23 +200,32 @@ def _find_column(table: ForeignTable, column: str) -> int | None:
     return next(iter(places), None)
 
 
-def _convert(table: ForeignTable, cell: str, factor: Decimal) -> str:
+def _begins_with_word(name: str, words: Sequence[str]) -> bool:
+    """Whether one of `words` stands before something else in `name`: `from` in `from_ms`."""
+    for word in words:
+        rest = name[len(word) :]
+        if name.casefold().startswith(word) and rest and not rest[0].islower():
+            return True
+    return False
+
+
+def _convert(table: ForeignTable, cell: str, factor: Decimal, quantity: str) -> str:
     """The text of a cell, as a number in laggard's unit where it is one."""
-    if factor == 1:
+    number = table.number(cell, factor, quantity)
+    if number is None or (factor == 1 and table.number(cell) is not None):
         return table.plain(cell)
-    number = table.number(cell, factor)
-    return table.plain(cell) if number is None else repr(number)
+    return repr(number)
 
 
 def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | None:
     """The slowdown or crash in a row; None where it has no length."""
-    if not (worker.isascii() and worker.isdigit()):
-        raise ValueError("a rank, 0, 1, ..., as worker")
     rank = int(worker)
     try:
+        if end and float(end) == math.inf:
+            end = ""
         if end and float(end) == float(start) >= 0:
             return None
-        if factor == DOWN:
+        if factor.casefold() == DOWN:
             back = float(end) if end else None
             return Crash(rank, at=float(start), back=back)
         until = float(end) if end else HUGE
@@ -238,9 +271,10 @@ def _rank_in(name: str, cell: str) -> int | None:
 
 def _sample(worker: str, sample: str) -> tuple[int, int]:
     """The worker and the sample in a row."""
-    if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in (worker, sample)):
-        raise ValueError("two numbers 0, 1, ... in every row")
-    return int(worker), int(sample)
+    place = re.fullmatch(r"([0-9]{1,9})(\.0*)?", sample, re.ASCII)  # 3.0 where pandas has floats
+    if place is None:
+        raise ValueError("a place in the training set, 0, 1, ..., as sample")
+    return int(worker), int(place[1])
 
 
 @dataclass(frozen=True)
@@ -265,7 +299,7 @@ class PartitionTable:
         """The workers and the samples, `(2, rows)`."""
         table = TextTable("PartitionTable", Path(self.file), PARTITION_COLUMNS)
         rows = table.rows(_sample)
-        if len(set(table.cells)) < len(rows):
+        if len(set(rows)) < len(rows):
             raise InvalidSettingError(
                 "PartitionTable", "file", "each row once", f"a row twice in {self.file}"
             )

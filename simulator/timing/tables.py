@@ -18,19 +18,27 @@ from laggard.files import (
     decode,
     describe_numbering,
     number_names,
+    only_number,
     read_bytes,
 )
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
-from laggard.units import AmbiguousUnitError, Unit, unit_in_name, unit_named
+from laggard.units import AmbiguousUnitError, read_quantity, unit_in_name, unit_named
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-SPACES = "spaces"
+SPACE = " "
+LINE_ENDS = re.compile(r"\r\n|\r|\n")
+"""Unicode has further line ends, which stand within cells."""
 RANK_COLUMNS = ("worker", "rank")
 """Names of the column that says which worker a row is about."""
 PARQUET = b"PAR1"
+OTHER_TEXTS = {"{": "JSON", "[{": "JSON", "[[": "JSON", "<": "HTML or XML"}
+"""The beginnings of texts that are no tables."""
 ONE = Decimal(1)
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+RANK_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
+ROW_NUMBERS = re.compile(r"|unnamed: 0", re.IGNORECASE)
+"""The name of a column of numbers of rows, which pandas and R write."""
 PLAIN_NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
@@ -92,18 +100,25 @@ class ForeignTable:
             return cell.replace(",", ".")
         return cell
 
-    def number(self, cell: str, factor: Decimal = ONE) -> float | None:
-        """The number in a cell times `factor`, rounded once, else None."""
+    def number(self, cell: str, factor: Decimal = ONE, quantity: str = "") -> float | None:
+        """The number in a cell times `factor`, rounded once, else None.
+
+        A number with its own unit, as `500 ms`, is read by that unit if it is one of `quantity`.
+        """
         cell = self.plain(cell)
         if PLAIN_NUMBER.fullmatch(cell) is None:
-            return None
+            try:
+                return read_quantity(cell, quantity) if quantity else None
+            except ValueError:
+                return None
         if factor == 1:
             return float(cell)
         return float(Decimal(cell) * factor)
 
-    def is_numeric(self, place: int) -> bool:
-        """Whether a column begins with a number."""
-        return self.number(self.rows[0][place]) is not None
+    def is_numeric(self, place: int, quantity: str = "") -> bool:
+        """Whether the first cell of a column that is not empty has a number."""
+        first = next((row[place] for row in self.rows if row[place]), "")
+        return self.number(first, ONE, quantity) is not None
 
     def ranks(self, *places: int) -> list[list[int]]:
         """The ranks in the cells of columns: numbers, else the places of names in natural order.
@@ -124,6 +139,22 @@ class ForeignTable:
                 warnings.warn(f"{self.path}: ranks by {name}: {described}", stacklevel=2)
             return [[ranks[cell] for cell in column] for column in cells]
         return [[self._rank(index, place) for index in range(len(self.rows))] for place in places]
+
+    def ranks_of_some(self, place: int) -> list[int]:
+        """The ranks in a column that need not name every worker: numbers, or as in `worker3`.
+
+        Raises:
+            InvalidSettingError: a cell is neither, or all numbers in names are above 0, so that
+                they may count from 1.
+        """
+        cells = [row[place] for row in self.rows]
+        numbers = [only_number(cell) for cell in cells if RANK_NAME.fullmatch(cell)]
+        if len(numbers) < len(cells):
+            return [self._rank(index, place) for index in range(len(cells))]
+        if 0 not in numbers:
+            expected = f"a rank, 0, 1, ..., as {self.names[place]}: names may count from 0 or 1"
+            raise self.error_in_row(0, expected, cells[0])
+        return [number for number in numbers if number is not None]
 
     def _rank(self, index: int, place: int) -> int:
         cell = self.rows[index][place]
@@ -149,7 +180,7 @@ def read_foreign_table(owner: str, path: str | Path) -> ForeignTable:
     Text may be compressed (gzip, bzip2, xz, zip), in UTF-8, UTF-16 or UTF-32 with a byte order
     mark, separated by commas, semicolons, tabs, bars or spaces, with decimal points or commas.
     Empty lines and lines that begin with `#` are skipped; a last such line above the rows may hold
-    the names.
+    the names. Names of rows, as R writes them, need no name above them.
 
     Raises:
         InvalidSettingError: the file cannot be read, has no rows, or could be read in two ways.
@@ -157,13 +188,24 @@ def read_foreign_table(owner: str, path: str | Path) -> ForeignTable:
     path = Path(path)
     expected = "a table, as CSV or Parquet"
     try:
-        content = read_bytes(path)
+        return parse_foreign_table(owner, path, read_bytes(path))
+    except UnreadableFileError as error:
+        raise InvalidSettingError(owner, "file", expected, str(error)) from None
+
+
+def parse_foreign_table(owner: str, path: Path, content: bytes) -> ForeignTable:
+    """The table in the content of a file, as in `read_foreign_table`."""
+    expected = "a table, as CSV or Parquet"
+    try:
         if content.startswith(PARQUET):
             return _parquet_table(owner, path, content)
         text = _decode_table(path, content)
     except UnreadableFileError as error:
         raise InvalidSettingError(owner, "file", expected, str(error)) from None
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for start, form in OTHER_TEXTS.items():
+        if text.lstrip().startswith(start):
+            raise InvalidSettingError(owner, "file", expected, f"{path}: {form}")
+    lines = numbered_lines(text)
     comments = [line for line in lines if line[1].lstrip().startswith("#")]
     lines = [line for line in lines if not line[1].lstrip().startswith("#")]
     if not lines:
@@ -185,8 +227,13 @@ def read_foreign_table(owner: str, path: str | Path) -> ForeignTable:
         got = f"{path} with the names {', '.join(names)} alone"
         raise InvalidSettingError(owner, "file", "a row of names and rows below it", got)
     cells = [row for _, row in rows[1:]]
-    decimal_comma = _has_decimal_commas(owner, path, cells)
+    decimal_comma = has_decimal_commas(owner, path, cells)
     return ForeignTable(owner, path, names, [line for line, _ in rows[1:]], cells, decimal_comma)
+
+
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """The number and the text of each line that is not empty."""
+    return [(number, line) for number, line in enumerate(LINE_ENDS.split(text), 1) if line.strip()]
 
 
 def _decode_table(path: Path, content: bytes) -> str:
@@ -237,27 +284,38 @@ def _split(owner: str, path: Path, lines: Sequence[tuple[int, str]]) -> list[tup
     Raises:
         InvalidSettingError: two separators fit, or a row has more cells than there are names.
     """
-    texts = [line for _, line in lines]
+    separators = [
+        separator
+        for separator in SEPARATORS
+        if len(next(csv.reader([lines[0][1]], delimiter=separator))) > 1
+    ]
     candidates = []
-    for separator in SEPARATORS:
-        if len(_cells(texts[:1], separator)[0]) > 1:
-            candidates.append((separator, _cells(texts, separator)))
+    for separator in separators:
+        try:
+            candidates.append((separator, split_lines(owner, path, lines, separator)))
+        except InvalidSettingError:
+            if len(separators) == 1:
+                raise
     if not candidates:
-        words = [text.split() for text in texts]
-        if len(words[0]) > 1 and all(len(row) == len(words[0]) for row in words):
-            candidates.append((SPACES, words))
+        words = split_lines(owner, path, lines, SPACE)
+        if len(words[0][1]) > 1 and _is_rectangular(words):
+            candidates.append((SPACE, words))
         else:
-            candidates.append(("", [[text.strip().strip('"')] for text in texts]))
+            one_column = [(number, [text.strip().strip('"')]) for number, text in lines]
+            candidates.append(("", one_column))
     if len(candidates) > 1:
         candidates = [entry for entry in candidates if _is_rectangular(entry[1])] or candidates
     if len(candidates) > 1:
         names = " or ".join(SEPARATORS[separator] for separator, _ in candidates)
         expected = "one separator in the row of names"
         raise InvalidSettingError(owner, "file", expected, f"{path}: separated by {names}")
-    _, rows = candidates[0]
-    width = len(rows[0])
-    numbered = []
-    for (number, _), row in zip(lines, rows, strict=True):
+    _, (first, *rows) = candidates[0]
+    first_number, names_in_file = first
+    if _have_row_names(rows, names_in_file):
+        names_in_file = ["", *names_in_file]
+    width = len(names_in_file)
+    numbered = [(first_number, names_in_file)]
+    for number, row in rows:
         if len(row) > width:
             got = f"{len(row)} in line {number} of {path}"
             raise InvalidSettingError(owner, "file", f"at most {width} cells in a row", got)
@@ -267,19 +325,52 @@ def _split(owner: str, path: Path, lines: Sequence[tuple[int, str]]) -> list[tup
     return numbered
 
 
-def _cells(lines: Sequence[str], separator: str) -> list[list[str]]:
-    rows = []
-    for line in lines:
-        reader = csv.reader([line], delimiter=separator, skipinitialspace=True)
-        rows.append([cell.strip() for cell in next(reader)])
+def _have_row_names(rows: Sequence[tuple[int, Sequence[str]]], names: Sequence[str]) -> bool:
+    """Whether each row begins with its number or a name, with nothing above it, as R writes them.
+
+    Without such a sign, the last column may as well lack its name.
+    """
+    cells = [row for _, row in rows]
+    if not cells or any(len(row) != len(names) + 1 for row in cells):
+        return False
+    firsts = [row[0] for row in cells]
+    if firsts == [str(number) for number in range(1, len(firsts) + 1)]:
+        return True
+    return len(set(firsts)) == len(firsts) and not any(map(PLAIN_NUMBER.fullmatch, firsts))
+
+
+def split_lines(
+    owner: str, path: Path, lines: Sequence[tuple[int, str]], separator: str
+) -> list[tuple[int, list[str]]]:
+    """The cells of lines, and the number of the first line of each row; quotes may hold line ends.
+
+    Raises:
+        InvalidSettingError: a quote is not closed, or a cell is too long.
+    """
+    texts = [f"{line.strip(SPACE)}\n" for _, line in lines]
+    reader = csv.reader(texts, delimiter=separator, skipinitialspace=True, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    begin = 0
+    try:
+        for row in reader:
+            rows.append((lines[begin][0], [cell.strip() for cell in row]))
+            begin = reader.line_num
+    except csv.Error as error:
+        got = f"{error} in the row that begins at line {lines[begin][0]} of {path}"
+        raise InvalidSettingError(owner, "file", "cells with quotes that end", got) from None
+    # a separator at the end of every line is none before a cell
+    while len(rows) > 1 and all(len(row) > 1 and not row[-1] for _, row in rows):
+        rows = [(number, row[:-1]) for number, row in rows]
     return rows
 
 
-def _is_rectangular(rows: Sequence[Sequence[str]]) -> bool:
-    return all(len(row) == len(rows[0]) for row in rows)
+def _is_rectangular(rows: Sequence[tuple[int, Sequence[str]]]) -> bool:
+    """Whether all rows have as many cells as there are names, or one more each."""
+    names, cells = rows[0][1], [row for _, row in rows[1:]]
+    return all(len(row) == len(names) for row in cells) or _have_row_names(rows[1:], names)
 
 
-def _has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -> bool:
+def has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) -> bool:
     """Whether numbers are written with a decimal comma.
 
     Raises:
@@ -312,7 +403,13 @@ def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = N
     """
     name = table.names[place]
     key = "bandwidth_unit" if quantity == "bandwidth" else "unit"
-    _, named = _name_and_unit(table, place, quantity)
+    try:
+        _, named = unit_in_name(name, quantity)
+    except AmbiguousUnitError as error:
+        if unit is None:
+            expected = f"the key {key}, or the name of the column {name} with another unit"
+            raise table.error(expected, str(error)) from None
+        named = None
     used = named
     if unit is not None:
         used = unit_named(unit, quantity)
@@ -330,14 +427,9 @@ def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = N
 
 def without_unit(table: ForeignTable, place: int, quantity: str) -> str:
     """The name of a column without its unit."""
-    name, _ = _name_and_unit(table, place, quantity)
-    return name
-
-
-def _name_and_unit(table: ForeignTable, place: int, quantity: str) -> tuple[str, Unit | None]:
-    name = table.names[place]
     try:
-        return unit_in_name(name, quantity)
+        name, _ = unit_in_name(table.names[place], quantity)
     except AmbiguousUnitError as error:
-        expected = f"the name of the column {name} with another unit"
+        expected = f"the name of the column {table.names[place]} with another unit"
         raise table.error(expected, str(error)) from None
+    return name

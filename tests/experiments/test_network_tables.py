@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from laggard import load
+from laggard import InvalidSettingError, load
 from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.tables import PartitionTable, SlowdownTable
 from laggard.simulator.network.changes import Change
 
 PLAIN = """
@@ -85,6 +86,44 @@ def test_broken_row_gives_one_line_error(kind, row, tmp_path, mistake):
     content = f"{table['columns']}\n{table['valid']}\n{row}\n"
     message = refusal(tmp_path, kind, "table.csv", content, mistake)
     assert message.startswith(f"{table['rows'][row]}, got ")
+
+
+ONE_CRASH = "worker,from,to,factor\n0,0.5,,down\n1,1,3,2\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ONE_CRASH.replace("down", "Down"),
+        ONE_CRASH.replace(",,", ",NA,"),
+        ONE_CRASH.replace(",,", ",inf,"),
+        "rank,start,until,factor\n0.0,0.5,,down\n1.0,1.0,3.0,2.0\n",
+        "worker,fromMs,to (min),factor\nworker0,500,,down\nworker1,1000,0.05,2\n",
+        "worker,from,to,factor\nrank 0,500 ms,,down\nrank 1,1 s,3000 ms,2\n",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* is read in")
+def test_spellings_of_a_table_of_slowdowns_are_the_same(content, tmp_path):
+    path, plain = tmp_path / "table.csv", tmp_path / "plain.csv"
+    path.write_text(content)
+    plain.write_text(ONE_CRASH)
+    assert SlowdownTable(str(path)).rows == SlowdownTable(str(plain)).rows
+
+
+def test_names_that_may_count_from_one_are_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("worker,from,to,factor\nworker1,0,1,2\nworker2,0,1,2\n")
+    with pytest.raises(InvalidSettingError, match="count from 0 or 1"):
+        SlowdownTable(str(path))
+
+
+def test_partition_takes_names_and_no_sample_twice(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("worker,sample\nclient-1,0.0\nclient-0,1\n")
+    assert PartitionTable(str(path)).rows.tolist() == [[1, 0], [0, 1]]
+    path.write_text("worker,sample\n0,1\n0,01\n")
+    with pytest.raises(InvalidSettingError, match="each row once"):
+        PartitionTable(str(path))
 
 
 @pytest.mark.parametrize("content", ["", "x,y\n1,2\n", "COLUMNS\n", "\x00\n", None])

@@ -1,7 +1,6 @@
 """Measured seconds in a table: a row each, or a column per worker."""
 
 import math
-import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -15,17 +14,20 @@ from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.timing.distributions.distribution import Seconds
 from laggard.simulator.timing.tables import (
     RANK_COLUMNS,
+    RANK_NAME,
+    ROW_NUMBERS,
     ForeignTable,
     read_foreign_table,
     to_unit,
+    without_unit,
 )
-from laggard.units import unit_in_name
 
 COLUMN = "seconds"
 """The column of durations where none is named and several have numbers."""
 COLUMN_EACH = "columns"
 """The value of the key `worker` that says that each worker has a column."""
-WORKER_NAME = re.compile(r"(worker|rank)[ _.-]?[0-9]+", re.IGNORECASE)
+COUNTERS = ("index", "step", "iter", "iteration", "epoch", "batch")
+"""Names of columns beside those of workers."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,18 @@ def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) 
             expected = f"one of {', '.join(table.names)}, of numbers"
             raise InvalidSettingError("Trace", "column", expected, column)
         return place
-    numeric = [place for place in range(len(table.names)) if table.is_numeric(place)]
-    numeric = [place for place in numeric if place != ranks]
     seconds = table.find(COLUMN)
     if seconds is not None:
         return seconds
+    numeric = [place for place in range(len(table.names)) if table.is_numeric(place, "time")]
+    numeric = [place for place in numeric if place != ranks]
+    if len(numeric) > 1:
+        numeric = [place for place in numeric if not ROW_NUMBERS.fullmatch(table.names[place])]
     names = [table.names[place] for place in numeric]
     if not names:
-        expected = "a column of numbers"
-        got = f"{', '.join(table.names)} in {table.path}"
-        raise InvalidSettingError("Trace", "column", expected, got)
+        row = ", ".join(table.rows[0])
+        got = f"{row} in line {table.lines[0]} of {table.path}"
+        raise InvalidSettingError("Trace", "column", "a column of numbers", got)
     if len(names) > 1:
         expected = f"the name of one of {', '.join(names)}"
         raise InvalidSettingError("Trace", "column", expected, column)
@@ -120,8 +124,7 @@ def _worker_columns(table: ForeignTable) -> list[int]:
     """The indices of the columns that are named after a worker."""
     places = []
     for place, name in enumerate(table.names):
-        base, _ = unit_in_name(name, "time")
-        if WORKER_NAME.fullmatch(base):
+        if RANK_NAME.match(name) and RANK_NAME.fullmatch(without_unit(table, place, "time")):
             places.append(place)
     return places
 
@@ -130,10 +133,12 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
     """The durations of a table with a column for each worker; workers may have fewer rows."""
     places = _worker_columns(table)
     if not places:
-        # a counter of steps, and the index that pandas writes, are not workers
-        counters = ("", "step", "iteration", "index")
-        places = [place for place, name in enumerate(table.names) if name not in counters]
-    names = {place: unit_in_name(table.names[place], "time")[0] for place in places}
+        places = [
+            place
+            for place, name in enumerate(table.names)
+            if name.casefold() not in COUNTERS and not ROW_NUMBERS.fullmatch(name)
+        ]
+    names = {place: without_unit(table, place, "time") for place in places}
     ranks = number_names(names.values())
     seconds: list[float] = []
     owners: list[int] = []
@@ -148,7 +153,7 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
 
 def _duration(table: ForeignTable, index: int, place: int, factor: Decimal) -> float:
     cell = table.rows[index][place]
-    seconds = table.number(cell, factor)
+    seconds = table.number(cell, factor, "time")
     if seconds is None or not 0 < seconds < math.inf:
         raise table.error_in_row(index, f"numbers > 0 as {table.names[place]}", cell)
     return seconds

@@ -14,6 +14,7 @@ from pyarrow import parquet
 
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.timing.distributions import Trace
+from laggard.simulator.timing.distributions.trace_file import read_rows
 from laggard.simulator.timing.tables import read_foreign_table, to_unit
 
 COMPRESS = {
@@ -119,8 +120,19 @@ def test_broken_tables_are_refused_in_one_line(tmp_path: Path, seeds: range) -> 
         ("t[us]", "us", 5e-6),
         ("time_ns", "ns", 5e-9),
         ("step_time_s", None, 5.0),
+        ("durationMs", None, 0.005),
+        ("elapsedMillis", None, 0.005),
+        ("ms", None, 0.005),
+        ("ms_per_step", None, 0.005),
+        ("step time (ms/batch)", None, 0.005),
+        ("t / ms", None, 0.005),
+        ("time_ms_mean", None, 0.005),
+        ("seconds_per_step", None, 5.0),
+        ("duration_days", None, 432000.0),
+        ("time_min", "s", 5.0),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* is read in")
 def test_key_and_column_name_give_unit(tmp_path, name, unit, seconds):
     path = tmp_path / "a.csv"
     path.write_text(f"{name}\n5\n")
@@ -128,8 +140,27 @@ def test_key_and_column_name_give_unit(tmp_path, name, unit, seconds):
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["it/s", "train/steps_per_sec", "images/sec/gpu", "samples_per_second_mean", "throughput",
+     "time_min", "min", "us_east_time", "ms_or_seconds_of_step"],
+)  # fmt: skip
+def test_rate_or_word_is_no_unit_of_time(tmp_path, name):
+    """A number of images a second would pass for seconds."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"{name}\n5\n")
+    with pytest.raises(
+        InvalidSettingError, match="expected the key unit, or the name of"
+    ) as caught:
+        Trace(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("name", "quantity", "factor"),
     [
+        ("bandwidthMbps", "bandwidth", 1.25e5),
+        ("linkBandwidthGiBps", "bandwidth", 2.0**30),
+        ("bandwidth_MB_s", "bandwidth", 1e6),
         ("bandwidth_mbps", "bandwidth", 1.25e5),
         ("bandwidth (Gbit/s)", "bandwidth", 1.25e8),
         ("bandwidth_MBps", "bandwidth", 1e6),
@@ -163,6 +194,32 @@ def test_names_of_workers_are_ranked_in_natural_order(tmp_path, prefix, width):
     }
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t\n500 ms\n1.25 s\n",  # each cell has its unit
+        '"","t"\n"1",0.5\n"2",1.25\n',  # R's write.csv
+        '"t" "u"\n"1" 0.5 "a b"\n"2" 1.25 "c"\n',  # R's write.table
+        '"t";"u"\n"x";0,5;"a"\n"y";1,25;"b"\n',  # R's write.csv2 without its first name
+        ",t\n0,0.5\n1,1.25\n",  # an index of pandas
+        't,note\n0.5,"two\nlines"\n1.25,"one, ""quoted"""\n',
+        "t,\n0.5,\n1.25,\n",  # a separator at the end of each line
+        "t,note\n0.5,a\u2028b\n1.25,c\x85\x0bd\n",  # line ends of Unicode within cells
+    ],
+)
+def test_tables_of_other_tools_are_read(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text, newline="")
+    assert read_rows(path, "t", None, None).seconds.tolist() == [0.5, 1.25]
+
+
+def test_columns_of_workers_stand_beside_counters(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("Unnamed: 0,Epoch,iter,gpu10,gpu2\n0,0,0,0.5,0.25\n")
+    rows = read_rows(path, None, "columns", None)
+    assert dict(zip(rows.ranks.tolist(), rows.seconds.tolist(), strict=True)) == {1: 0.5, 0: 0.25}
+
+
 def test_rank_unlike_number_in_name_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("worker,seconds\nn1,0.1\nn2,0.2\n")
@@ -192,6 +249,14 @@ def test_column_for_each_worker_is_read(tmp_path, worker, heading):
         ("worker,seconds,seconds\n0,1,2\n", "one column named seconds, got '2"),
         ("0,0.5\n1,0.25\n", "row of names"),
         ("seconds\x00\n1\n", "zero bytes"),
+        ("fwd,bwd\n,0.5\n0.25,0.125\n", "the name of one of fwd, bwd"),
+        ("host,seconds\n0,0.5,7\n3,0.25,7\n", "at most 2 cells in a row, got '3 in line 2"),
+        ('host,note,seconds\n0,"open,0.5\n1,x,0.25\n', "quotes that end, .* line 2"),
+        (f"note,seconds\n{'x' * 200_000},0.5\n", "field larger than .* line 2"),
+        ('{"seconds": 0.5}\n', "JSON"),
+        ("<table><tr><td>seconds, total\n", "HTML"),
+        ("host,time\na,1.234\nb,x\n", "'x' in line 3"),
+        ("host,time\na,fast\n", "column of numbers, got 'a, fast in line 2"),
     ],
 )
 def test_file_with_two_readings_or_none_is_refused(tmp_path, text, reason):
@@ -221,9 +286,11 @@ def test_parquet_is_told_by_its_content(tmp_path):
         (bytes([0x28, 0xB5, 0x2F, 0xFD]) + b"...", "zstd"),
         (b"\xd0\xcf\x11\xe0...", "Excel"),
         (b"PAR1...", "Parquet|magic"),
+        (b"\x80\x05...", "pickle"),
+        (b"ARROW1..", "Arrow"),
         (b"", "empty"),
     ],
-    ids=["gzip", "xz", "zstd", "excel", "parquet", "nothing"],
+    ids=["gzip", "xz", "zstd", "excel", "parquet", "pickle", "arrow", "nothing"],
 )
 def test_damaged_or_foreign_files_are_named(tmp_path, content, reason):
     path = tmp_path / "a.csv"
