@@ -15,6 +15,16 @@ import numpy as np
 
 from laggard.files import UnreadableFileError, decode, read_bytes
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
+from laggard.simulator.timing.tables import (
+    DECIMAL_COMMA,
+    PARQUET,
+    SPACE,
+    ForeignTable,
+    has_decimal_commas,
+    numbered_lines,
+    parse_foreign_table,
+    split_lines,
+)
 
 END_COLUMNS = (
     ("source", "target"),
@@ -25,9 +35,17 @@ END_COLUMNS = (
     ("u", "v"),
     ("i", "j"),
     ("node1", "node2"),
+    ("id1", "id2"),
+    ("fromnode", "tonode"),
+    ("fromnodeid", "tonodeid"),
 )
-"""Names of the two columns of a table of edges."""
+"""Names of the two columns of a table of edges, without the signs between their words."""
 SEPARATOR = re.compile(r"\s*[,;\t]\s*|\s+")
+COMMENTS = ("#", "%")
+METIS_WEIGHTS = {"": False, "0": False, "1": True, "00": False, "01": True, "001": True}
+"""The third number of METIS's first line -> whether edges have weights; others weigh nodes too."""
+NumberedRows = Sequence[tuple[int, Sequence[str]]]
+"""The number of a line, and its cells."""
 CONVERT = 'convert it: networkx.write_edgelist(graph, "graph.edgelist")'
 NODES_WITH_SPACES = (
     "nodes with spaces: use networkx.convert_node_labels_to_integers(graph) before writing it"
@@ -50,36 +68,71 @@ def read_graph(nx: Any, path: Path, directed: bool, weight: str) -> Any:
         if content.startswith(b"\x93NUMPY"):
             matrix = np.load(io.BytesIO(content), allow_pickle=False)
             return _from_matrix(nx, matrix, directed, weight)
+        if content.startswith(PARQUET):
+            table = parse_foreign_table("Graph", path, content)
+            return _from_table(nx, table, directed, weight)
         if content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
             raise ValueError(f"a pickle, which can run code: {CONVERT}")
         text = decode(path, content)
-        return _from_text(nx, path, text, directed, weight)
+        return _from_text(nx, path, content, text, directed, weight)
     except UnreadableFileError as error:
         raise InvalidSettingError("Graph", "file", "a graph", str(error)) from None
     except InvalidSettingError:
         raise
     except Exception as error:  # whatever a reader raises, it is the file that it does not take
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"no key {reason}"
         raise InvalidSettingError("Graph", "file", "a graph", f"{path}: {reason}") from None
 
 
-def _from_text(nx: Any, path: Path, text: str, directed: bool, weight: str) -> Any:
+def _from_text(nx: Any, path: Path, content: bytes, text: str, directed: bool, weight: str) -> Any:
     start = text.lstrip()
     for matches, read in _forms(nx, directed, weight):
         if matches(start):
             return read(text)
+    if path.suffix == ".lgl":  # whose first nodes are on lines that begin with `#`
+        raise ValueError(f"a graph in LGL: {CONVERT}")
+    lines = [
+        (number, line)
+        for number, line in numbered_lines(text)
+        if not line.lstrip().startswith(COMMENTS)
+    ]
     if path.suffix == ".adjlist":
-        return nx.parse_adjlist(text.splitlines(), create_using=_graph_class(nx, directed))
-    rows = [line.strip() for line in text.splitlines()]
-    rows = [row for row in rows if row and not row.startswith(("#", "%"))]
-    if not rows:
+        return nx.parse_adjlist(
+            [line for _, line in lines], create_using=_graph_class(nx, directed)
+        )
+    if not lines:
         raise ValueError("no line with an edge")
-    if any("{" in row for row in rows):
+    if any("{" in line for _, line in lines):
+        rows = [line.strip() for _, line in lines]
         return _from_edges_with_attributes(nx, rows, directed)
-    if any("(" in row for row in rows):
+    if any("(" in line for _, line in lines):
         raise ValueError(NODES_WITH_SPACES)
-    cells = [SEPARATOR.split(row) for row in rows]
+    if _end_columns(re.split(r'[,;\t| "]+', lines[0][1])) is not None:
+        table = parse_foreign_table("Graph", path, content)
+        return _from_table(nx, table, directed, weight)
+    cells = _split_rows(path, lines)
+    if _is_metis(cells):
+        return _from_metis(nx, cells, weight)
     return _from_cells(nx, path, cells, directed, weight)
+
+
+def _split_rows(path: Path, lines: Sequence[tuple[int, str]]) -> NumberedRows:
+    """The cells of lines without names above them, with decimal points."""
+    text = "".join(line for _, line in lines)
+    separator = next((sign for sign in "\t;|," if sign in text), SPACE)
+    rows = split_lines("Graph", path, lines, separator)
+    if separator == ",":
+        words = [word for _, line in lines for word in line.split()]
+        numbers = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
+        if numbers and len(words) > len(lines):
+            got = f"{numbers[0]}, whose comma may be decimal, or between nodes"
+            raise ValueError(f"{got}: write a decimal point")
+        return rows
+    if has_decimal_commas("Graph", path, [row for _, row in rows]):
+        return [(number, [cell.replace(",", ".") for cell in row]) for number, row in rows]
+    return rows
 
 
 def _forms(
@@ -87,16 +140,24 @@ def _forms(
 ) -> list[tuple[Callable[[str], Any], Callable[[str], Any]]]:
     """Forms that tell what they are: whether a text is of the form, and how it is read."""
     return [
-        (re.compile(r"<.*<graphml", re.DOTALL).match, nx.parse_graphml),
-        (re.compile(r"<.*<gexf", re.DOTALL).match, _read_gexf(nx)),
-        (re.compile(r"(#.*\s)*(Creator.*\s)*graph\s*\[").match, _read_gml(nx)),
-        (re.compile(r"[{\[]").match, lambda text: _from_json(nx, json.loads(text), directed)),
-        (re.compile(r"\*(vertices|network)", re.IGNORECASE).match, _read_pajek(nx)),
+        (re.compile(r"(<.*)?<graphml", re.DOTALL).match, nx.parse_graphml),
+        (re.compile(r"(<.*)?<gexf", re.DOTALL).match, _read_gexf(nx)),
+        (re.compile(r"<").match, _refuse("XML or HTML other than GraphML and GEXF")),
+        (re.compile(r"(#.*\s)*((Creator|Version)\b.*\s+)*graph\s*\[").match, _read_gml(nx)),
+        (re.compile(r"[{\[]").match, lambda text: _from_json(nx, text, directed, weight)),
+        (re.compile(r"(%.*\s+)*\*(vertices|network)", re.IGNORECASE).match, _read_pajek(nx)),
         (re.compile(r"LEDA\.GRAPH").match, lambda text: nx.parse_leda(text.splitlines())),
         (re.compile(r">>graph6<<").match, lambda text: nx.from_graph6_bytes(_line(text))),
         (re.compile(r">>sparse6<<|:").match, lambda text: nx.from_sparse6_bytes(_line(text))),
         (re.compile(r"%%MatrixMarket").match, lambda text: _from_matrix_market(nx, text, weight)),
-        (re.compile(r"(strict\s+)?(di)?graph\b.*\{", re.DOTALL).match, _refuse_dot),
+        (
+            re.compile(
+                r"(//.*\s+|#.*\s+|/\*.*?\*/\s*)*(strict\s+)?(di)?graph\b[^\[]*?\{", re.S
+            ).match,
+            _refuse("a graph in DOT"),
+        ),
+        (re.compile(r"(c\b.*\n)*p\s+\w+\s+\d+\s+\d+\s*\n").match, _refuse("a graph of DIMACS")),
+        (re.compile(r"dl\s+n\s*=", re.IGNORECASE).match, _refuse("a graph of UCINET")),
     ]
 
 
@@ -111,51 +172,119 @@ def _graph_class(nx: Any, directed: bool) -> Any:
 
 
 def _read_gexf(nx: Any) -> Callable[[str], Any]:
-    return lambda text: nx.read_gexf(io.BytesIO(text.encode()))
+    def read(text: str) -> Any:
+        # files of Gephi name the same space of names with and without www
+        text = text.replace("http://www.gexf.net/1.3", "http://gexf.net/1.3")
+        version = "1.3" if "http://gexf.net/1.3" in text else "1.2draft"
+        return nx.read_gexf(io.BytesIO(text.encode()), version=version)
+
+    return read
 
 
 def _read_gml(nx: Any) -> Callable[[str], Any]:
     def read(text: str) -> Any:
-        lines = text.splitlines()
+        # Gephi writes its name there without the quotes that networkx wants
+        text = re.sub(r"^\s*(Creator|Version)\b.*$", "", text, flags=re.MULTILINE)
+        nodes = re.findall(r"\bnode\s*\[[^\[\]]*", text)
         label = "id"
-        if re.search(r"^\s*label\b", text, re.MULTILINE):
+        if nodes and all(re.search(r"\blabel\s", node) for node in nodes):
             label = "label"
-        return nx.parse_gml(lines, label=label)
+        return nx.parse_gml(text.splitlines(), label=label)
 
     return read
 
 
 def _read_pajek(nx: Any) -> Callable[[str], Any]:
-    return lambda text: nx.parse_pajek(text.splitlines())
+    def read(text: str) -> Any:
+        lines = [line.strip() for _, line in numbered_lines(text)]
+        lines = [line for line in lines if not line.startswith(COMMENTS)]
+        sections = [line.split()[0].casefold() for line in lines if line.startswith("*")]
+        others = set(sections) - {"*network", "*vertices", "*arcs", "*edges"}
+        if others:
+            raise ValueError(f"a graph of Pajek with {sorted(others)[0]}: write *Arcs or *Edges")
+        begin = next(
+            place for place, line in enumerate(lines) if line.casefold().startswith("*vertices")
+        )
+        count = int(lines[begin].split()[1])
+        if begin + 1 < len(lines) and lines[begin + 1].startswith("*"):
+            # the numbers of nodes without names may be left out
+            lines[begin + 1 : begin + 1] = [f'{node} "{node}"' for node in range(1, count + 1)]
+        graph = nx.parse_pajek(lines)
+        if len(graph) != count:
+            raise ValueError(f"{len(graph)} different names of {count} vertices")
+        return graph
+
+    return read
 
 
-def _refuse_dot(text: str) -> Any:
-    raise ValueError(f"a graph in DOT: {CONVERT}")
+def _refuse(form: str) -> Callable[[str], Any]:
+    def refuse(text: str) -> Any:
+        raise ValueError(f"{form}: {CONVERT}")
+
+    return refuse
 
 
-def _from_json(nx: Any, document: Any, directed: bool) -> Any:
-    """A graph in one of the JSON forms of networkx, a mapping of neighbours, or pairs."""
+def _from_json(nx: Any, text: str, directed: bool, weight: str) -> Any:
+    """A graph in one of the JSON forms of networkx, a mapping of neighbours, or rows."""
+    document = json.loads(text)
     graph = _graph_class(nx, directed)()
     if isinstance(document, list):
-        graph.add_edges_from((one, other) for one, other in document)
-        return graph
+        return _from_json_rows(nx, document, directed, weight)
     if "adjacency" in document:
         return nx.adjacency_graph(document)
     if "elements" in document:
-        return nx.cytoscape_graph(document)
+        return _from_cytoscape(nx, document, directed)
     if "nodes" in document:
         edges = "links" if "links" in document else "edges"
         return nx.node_link_graph(document, edges=edges)
+    if any(isinstance(document.get(key), dict | list) for key in ("graph", "graphs")):
+        raise ValueError(f"JSON Graph Format: {CONVERT}")
     for node, neighbours in document.items():
-        # JSON has texts as keys, so that a neighbour 1 is the node "1"
-        graph.add_edges_from((node, str(neighbour)) for neighbour in neighbours)
+        if not isinstance(neighbours, dict):
+            # JSON has texts as keys, so that a neighbour 1 is the node "1"
+            graph.add_edges_from((node, str(neighbour)) for neighbour in neighbours)
+            continue
+        for neighbour, share in neighbours.items():
+            attributes = share if isinstance(share, dict) else {weight: share}
+            graph.add_edge(node, neighbour, **attributes)
     return graph
+
+
+def _from_cytoscape(nx: Any, document: Any, directed: bool) -> Any:
+    """The graph of Cytoscape, whose own files lack what networkx wants of each node."""
+    elements = document["elements"]
+    if isinstance(elements, dict):
+        elements = [*elements.get("nodes", []), *elements.get("edges", [])]
+    graph = _graph_class(nx, document.get("directed", directed))()
+    for element in elements:
+        data = element["data"]
+        if "source" in data:
+            graph.add_edge(str(data["source"]), str(data["target"]), **data)
+        else:
+            graph.add_node(str(data["id"]))
+    return graph
+
+
+def _from_json_rows(nx: Any, rows: list[Any], directed: bool, weight: str) -> Any:
+    """A list of edges, or a matrix."""
+    if not rows:
+        raise ValueError("an empty list")
+    if rows and all(isinstance(row, dict) for row in rows):
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        cells = [[str(row.get(name, "")) for name in names] for row in rows]
+        places = range(1, len(rows) + 1)
+        table = ForeignTable("Graph", Path("its list"), names, places, cells, False)
+        return _from_table(nx, table, directed, weight)
+    numbered = [(number, list(map(str, row))) for number, row in enumerate(rows, 1)]
+    return _from_cells(nx, Path(), numbered, directed, weight)
 
 
 def _from_matrix_market(nx: Any, text: str, weight: str) -> Any:
     from scipy.io import mmread
 
     header = text.partition("\n")[0].lower()
+    if "complex" in header:
+        raise ValueError("a matrix of complex numbers")
     matrix = mmread(io.BytesIO(text.encode()))
     dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix
     return _from_matrix(nx, dense, "general" in header, weight)
@@ -175,19 +304,72 @@ def _from_edges_with_attributes(nx: Any, rows: Sequence[str], directed: bool) ->
     return nx.parse_edgelist(lines, create_using=_graph_class(nx, directed), data=True)
 
 
-def _from_cells(nx: Any, path: Path, cells: list[list[str]], directed: bool, weight: str) -> Any:
-    """A matrix, a table of edges with names, a list of edges, or a list of neighbours."""
+def _end_columns(names: Sequence[str]) -> tuple[int, int] | None:
+    """The indices of the names of both ends of an edge; None where there are none."""
+    folded = [re.sub(r"[^a-z0-9]", "", name.casefold()) for name in names]
+    for one, other in END_COLUMNS:
+        if one in folded and other in folded:
+            return folded.index(one), folded.index(other)
+    return None
+
+
+def _from_table(nx: Any, table: ForeignTable, directed: bool, weight: str) -> Any:
+    """The edges of a table with names; Gephi's column `Type` says whether they have a direction."""
+    places = _end_columns(table.names)
+    if places is None:
+        raise ValueError(f"the columns {', '.join(table.names)}: name two source and target")
+    kind = table.find("type")
+    if kind is not None:
+        kinds = {row[kind].casefold() for row in table.rows}
+        if kinds == {"directed", "undirected"}:
+            raise ValueError("directed and undirected edges")
+        if kinds in ({"directed"}, {"undirected"}):
+            directed = kinds == {"directed"}
+    numbers = zip(table.lines, table.rows, strict=True)
+    rows = [(number, [table.plain(cell) for cell in row]) for number, row in numbers]
+    return _from_columns(nx, rows, places, table.find(weight), directed, weight)
+
+
+def _is_metis(rows: NumberedRows) -> bool:
+    """Whether lines are METIS's: nodes, edges and a format, then the neighbours of each node.
+
+    Each edge is at both its ends, and nodes count from 1. Edges of other lists are not so, but for
+    those from a node to itself.
+    """
+    (_, header), *lists = rows
+    if not 2 <= len(header) <= 3 or not all(cell.isdecimal() for _, row in rows for cell in row):
+        return False
+    nodes, edges = int(header[0]), int(header[1])
+    kind = "".join(header[2:])
+    step = 2 if METIS_WEIGHTS.get(kind) else 1
+    neighbours = [row[::step] for _, row in lists]
+    if len(lists) != nodes or sum(map(len, neighbours)) != 2 * edges:
+        return False
+    pairs = {(node, int(cell)) for node, row in enumerate(neighbours, 1) for cell in row}
+    return all((other, node) in pairs for node, other in pairs)
+
+
+def _from_metis(nx: Any, rows: NumberedRows, weight: str) -> Any:
+    (_, header), *lists = rows
+    weighted = METIS_WEIGHTS["".join(header[2:])]
+    step = 2 if weighted else 1
+    graph = nx.Graph()
+    for node, (_, row) in enumerate(lists, 1):
+        for place in range(0, len(row), step):
+            graph.add_edge(node, int(row[place]))
+            if weighted:
+                graph.edges[node, int(row[place])][weight] = float(row[place + 1])
+    return graph
+
+
+def _from_cells(nx: Any, path: Path, rows: NumberedRows, directed: bool, weight: str) -> Any:
+    """A matrix, a list of edges, or lists of neighbours, without names of columns."""
+    cells = [row for _, row in rows]
     labelled = _strip_labels(cells)
     if labelled is not None:
-        names, cells = labelled
-        graph = _from_matrix(nx, _numbers(cells), directed, weight)
+        names, numbers = labelled
+        graph = _from_matrix(nx, _numbers(numbers), directed, weight)
         return nx.relabel_nodes(graph, dict(enumerate(names)))
-    names = [cell.strip('"').casefold() for cell in cells[0]]
-    for one, other in END_COLUMNS:
-        if one in names and other in names:
-            places = names.index(one), names.index(other)
-            value = names.index(weight.casefold()) if weight.casefold() in names else None
-            return _from_columns(nx, cells[1:], places, value, directed, weight)
     widths = {len(row) for row in cells}
     is_matrix = widths == {len(cells)} and _numbers(cells) is not None
     is_edges = widths <= {2, 3} and len(widths) == 1
@@ -199,30 +381,72 @@ def _from_cells(nx: Any, path: Path, cells: list[list[str]], directed: bool, wei
     if is_matrix and not (is_edges and path.suffix == ".edgelist"):
         return _from_matrix(nx, _numbers(cells), directed, weight)
     if is_edges:
+        _check_first_row(cells)
         value = 2 if widths == {3} else None
-        return _from_columns(nx, cells, (0, 1), value, directed, weight)
-    if 1 in widths or max(widths) > 3:
-        # networkx writes the neighbours of each node in a line
-        return nx.from_dict_of_lists(
-            {row[0]: row[1:] for row in cells}, create_using=_graph_class(nx, directed)
+        return _from_columns(nx, rows, (0, 1), value, directed, weight)
+    if widths <= {2, 3}:
+        raise ValueError(
+            "lines of two and of three words may be edges, or nodes with their neighbours"
         )
-    raise ValueError("lines of two and of three words may be edges, or nodes with their neighbours")
+    return _from_neighbours(nx, rows, directed)
 
 
-def _strip_labels(cells: list[list[str]]) -> tuple[list[str], list[list[str]]] | None:
-    """The nodes and the numbers of a matrix with names above and before it, as pandas writes it."""
-    names = [cell.strip('"') for cell in cells[0]]
+def _check_first_row(cells: Sequence[Sequence[str]]) -> None:
+    """Refuse two names in the first row that no other row has: they may be those of columns."""
+    others = {end for row in cells[1:] for end in row[:2]}
+    first = cells[0][:2]
+    if len(cells) > 1 and not others & set(first):
+        raise ValueError(
+            f"{', '.join(first)} in the first row alone: name columns source and target"
+        )
+
+
+def _from_neighbours(nx: Any, rows: NumberedRows, directed: bool) -> Any:
+    """Lists of neighbours: networkx writes a line for each node, which begins with it.
+
+    Raises:
+        ValueError: the lines are something else: a node has no line, or two.
+    """
+    lists: dict[str, Sequence[str]] = {}
+    for number, (node, *neighbours) in rows:
+        if node in lists:
+            raise ValueError(f"no edges, and no lists of neighbours: {node!r} twice, line {number}")
+        lists[node] = neighbours
+    for number, (_, *neighbours) in rows:
+        for neighbour in neighbours:
+            if neighbour not in lists:
+                got = f"{neighbour!r} in line {number} has no line of its own"
+                raise ValueError(f"no edges, and no lists of neighbours: {got}")
+    if not any(lists.values()):
+        raise ValueError("one word in every line: expected two nodes")
+    return nx.from_dict_of_lists(lists, create_using=_graph_class(nx, directed))
+
+
+def _strip_labels(
+    cells: Sequence[Sequence[str]],
+) -> tuple[Sequence[str], list[Sequence[str]]] | None:
+    """The nodes and the numbers of a matrix with names above and before it.
+
+    R writes the numbers 1, 2, ... before rows that have no names, and may leave out the corner.
+    """
+    names = cells[0]
     rows = cells[1:]
     # a number in the corner is that of a matrix without names
     if len(names) == len(rows) + 1 and not _is_numeric_text(names[0]):
         names = names[1:]
-    if len(names) != len(rows) or len(set(names)) < len(names):
+    if len(names) != len(rows) or any(len(row) != len(rows) + 1 for row in rows):
         return None
-    if [row[0].strip('"') for row in rows] != names:
-        return None
-    if any(len(row) != len(rows) + 1 for row in rows):
-        return None
-    return names, [row[1:] for row in rows]
+    before = [row[0] for row in rows]
+    numbers = [row[1:] for row in rows]
+    if before != list(names):
+        if _numbers(numbers) is None:  # such as edges between names
+            return None
+        if before != [str(number) for number in range(1, len(rows) + 1)]:
+            got = f"{', '.join(names)} above, and {', '.join(before)} before"
+            raise ValueError(f"a matrix with {got}")
+    if len(set(names)) < len(names):
+        raise ValueError("a matrix with a name twice above it")
+    return names, numbers
 
 
 def _is_numeric_text(cell: str) -> bool:
@@ -243,7 +467,7 @@ def _numbers(cells: Sequence[Sequence[str]]) -> Any:
 
 def _from_columns(
     nx: Any,
-    rows: Sequence[Sequence[str]],
+    rows: NumberedRows,
     places: tuple[int, int],
     value: int | None,
     directed: bool,
@@ -251,11 +475,18 @@ def _from_columns(
 ) -> Any:
     """The edges of a table, with a weight where there is such a column."""
     graph = _graph_class(nx, directed)()
-    for row in rows:
-        one, other = (row[place].strip('"') for place in places)
+    for number, row in rows:
+        one, other = (row[place] for place in places)
+        for node in (one, other):
+            if not re.search(r"\w", node):
+                raise ValueError(f"{node!r} in line {number}: expected a node")
         share = None
-        if value is not None:
-            share = float(row[value])
+        if value is not None and row[value]:
+            try:
+                share = float(row[value])
+            except ValueError:
+                got = f"{row[value]!r} in line {number}"
+                raise ValueError(f"{got}: expected a number as {weight}") from None
         if graph.has_edge(one, other) and graph.edges[one, other].get(weight) != share:
             raise ValueError(f"the edge {one}, {other} twice, with different weights")
         graph.add_edge(one, other)
@@ -273,6 +504,8 @@ def _from_matrix(nx: Any, matrix: Any, directed: bool, weight: str) -> Any:
     """
     if matrix is None:
         raise ValueError("a matrix with cells that are no numbers")
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"a matrix of type {matrix.dtype}, not of real numbers")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"a matrix of shape {matrix.shape}, not a square one")
     if len(matrix) > MOST_COUNT:

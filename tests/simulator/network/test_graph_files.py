@@ -6,7 +6,9 @@ import random
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from scipy.io import mmwrite
 
 from laggard.simulator.errors import InvalidSettingError
@@ -116,9 +118,94 @@ def test_names_of_nodes_are_ranked_in_natural_order(tmp_path, prefix, width):
     assert sorted(Graph(file=str(path)).edges.out[2]) == [1, 3]
 
 
+PATH_OF_THREE = {(0, 1): 0.5, (1, 2): 0.25}
+TRIANGLE = {(0, 1): 1.0, (1, 2): 1.0, (0, 2): 1.0}
+HEAD = 'Creator "igraph version 0.10"\nVersion 1\n'
+OTHER_TOOLS = {
+    "metis": ("3 2\n2\n1 3\n2\n", dict.fromkeys(PATH_OF_THREE)),
+    "metis of a ring": ("% ring\n3 3\n2 3\n1 3\n1 2\n", dict.fromkeys(TRIANGLE)),
+    "metis with weights": ("3 2 001\n2 5\n1 5 3 7\n2 7\n", {(0, 1): 5.0, (1, 2): 7.0}),
+    "gephi": (
+        "Source;Target;Type;Weight\na;b;Undirected;0,5\nb;c;Undirected;0,25\n",
+        PATH_OF_THREE,
+    ),
+    "quoted": ('source,target,weight\n"n, 1","n, 2",0.5\n"n, 2","n, 3",0.25\n', PATH_OF_THREE),
+    "with spaces": ("Source,Target,Weight\nn 1,n 2,0.5\nn 2,n 3,0.25\n", PATH_OF_THREE),
+    "write.table": ('"from" "to" "weight"\n"1" "a" "b" 0.5\n"2" "b" "c" 0.25\n', PATH_OF_THREE),
+    "matrix of R": ('"","V1","V2","V3"\n"1",0,1,1\n"2",1,0,1\n"3",1,1,0\n', TRIANGLE),
+    "matrix of Excel": (";n 1;n 2;n 3\nn 1;0;0,5;0\nn 2;0,5;0;0,25\nn 3;0;0,25;0\n", PATH_OF_THREE),
+    "trailing": (
+        "0,1,0,0,\n1,0,1,0,\n0,1,0,1,\n0,0,1,0,\n",
+        {(0, 1): 1.0, (1, 2): 1.0, (2, 3): 1.0},
+    ),
+    "snap": ("FromNodeId\tToNodeId\n7\t8\n8\t9\n", dict.fromkeys(PATH_OF_THREE)),
+    "ncol": ("a b 0.5\nb c 0.25\n", PATH_OF_THREE),
+    "igraph": (
+        f'{HEAD}graph\n[\n  directed 0\n  node\n  [\n    id 0\n    name "a"\n  ]\n  node\n  [\n    id 1\n  ]\n'
+        "  edge\n  [\n    source 1\n    target 0\n    weight 0.5\n  ]\n]\n",
+        {(0, 1): 0.5},
+    ),
+    "gml of gephi": (
+        'graph\n[\n  Creator Gephi\n  node\n  [\n    id 0\n    label "a"\n  ]\n  node\n  [\n    id 1\n'
+        '    label "b"\n  ]\n  edge\n  [\n    source 0\n    target 1\n    weight 0.5\n  ]\n]\n',
+        {(0, 1): 0.5},
+    ),
+    "gexf 1.3": (
+        '<gexf xmlns="http://gexf.net/1.3" version="1.3"><graph><nodes><node id="0"/><node id="1"/></nodes>'
+        '<edges><edge id="0" source="0" target="1" weight="0.5"/></edges></graph></gexf>',
+        {(0, 1): 0.5},
+    ),
+    "pajek without names": ("% made\n*Vertices 3\n*Edges\n1 2 0.5\n2 3 0.25\n", PATH_OF_THREE),
+    "cytoscape.js": (
+        '{"elements": [{"data": {"id": "a"}}, {"data": {"id": "b"}}, '
+        '{"data": {"source": "a", "target": "b", "weight": 0.5}}]}',
+        {(0, 1): 0.5},
+    ),
+    "rows of JSON": ('[{"source": 0, "target": 1, "weight": 0.5}]', {(0, 1): 0.5}),
+    "matrix of JSON": (
+        "[[0,1,0,0],[1,0,1,0],[0,1,0,1],[0,0,1,0]]",
+        {(0, 1): 1.0, (1, 2): 1.0, (2, 3): 1.0},
+    ),
+    "dict of dicts": ('{"0": {"1": 0.5}, "1": {"2": {"weight": 0.25}}}', PATH_OF_THREE),
+}
+
+
+@pytest.mark.parametrize("tool", OTHER_TOOLS)
+def test_graphs_of_other_tools_are_read(tmp_path, tool):
+    content, expected = OTHER_TOOLS[tool]
+    path = tmp_path / "graph.txt"
+    path.write_text(content)
+    out = Graph(file=str(path)).edges.out
+    assert {(a, b): out[a][b] for a in range(len(out)) for b in out[a] if a < b} == expected
+
+
+def test_table_of_edges_says_their_direction(tmp_path):
+    path = tmp_path / "graph.csv"
+    path.write_text("Source,Target,Type\n0,1,Directed\n1,2,Directed\n2,0,Directed\n")
+    assert [list(out) for out in Graph(file=str(path)).edges.out] == [[1], [2], [0]]
+    parquet.write_table(pa.table({"src": [0, 1, 2], "dst": [1, 2, 0]}), path)
+    assert [list(out) for out in Graph(file=str(path), directed=True).edges.out] == [[1], [2], [0]]
+
+
 @pytest.mark.parametrize(
     "content",
     [
+        b"6,2,4,1289241911\n2,6,5,1289241942\n6,3,1,1289243140\n",  # edges with times
+        b"x,y\n0,1\n1,2\n2,0\n0,3\n",  # unknown names of columns
+        b"0 -> 1\n1 -> 2\n2 -> 3\n3 -> 0\n",
+        b"a b 0,5\nb c 0,25\nc d 0,5\nd a 0,5\n",  # decimal commas, or commas between nodes
+        b"\tGPU0\tGPU1\tCPU\nGPU0\tX\tNV12\t0-31\nGPU1\tNV12\tX\t0-31\n",  # nvidia-smi topo -m
+        b"c made\np edge 4 4\ne 1 2\ne 2 3\ne 3 4\ne 4 1\n",
+        b"dl n=4\ndata:\n0 1 1 1\n1 0 1 1\n1 1 0 1\n1 1 1 0\n",
+        b"/* made */ digraph {\n a -> b;\n}\n",
+        b"*Vertices 2\n*Matrix\n0 1\n1 0\n",
+        b'*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2\n',
+        b",a,b,c,d\nb,0,1,1,1\na,1,0,1,1\nc,1,1,0,1\nd,1,1,1,0\n",  # rows in another order
+        b'{"graph": {"nodes": {"a": {}}, "edges": []}}',
+        b"%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 2 1 0\n2 1 1 0\n",
+        b"source,target,type\n0,1,Directed\n1,0,Undirected\n",
+        b"0-1\n1-2\n2-3\n3-0\n",
+        b"<html>404</html>",
         b"0 1\n1 0\n",  # a matrix or edges
         b"0 1 1\n1 0 1\n1 1 0\n",
         b"0 1 0.5\n1 2\n",  # edges, or nodes and their neighbours
