@@ -108,7 +108,7 @@ def fit_network(timeline: Timeline) -> dict[str, float | bool]:
     over the sums; alpha is 0 where all have one size, or where it would be negative.
     """
     workers = timeline.steps["worker"].nunique()
-    if timeline.step_bytes is None or workers < 2:
+    if not timeline.step_bytes or workers < 2:
         return {}
     sizes = timeline.reductions["bytes"].to_numpy()
     seconds = timeline.reductions["seconds"].to_numpy()

@@ -48,7 +48,8 @@ def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
     tables = []
     for path, rank, document in zip(paths, ranks, documents, strict=True):
         if not _is_number(rank, int) or ranks.count(rank) > 1:
-            problem = f"expected different ranks in all files, or none, got {format_value(rank)}"
+            expected = "whole numbers as ranks, another in each file, or no rank in any"
+            problem = f"expected {expected}, got {format_value(rank)}"
             raise ConfigError("distributedInfo.rank", problem, str(path))
         steps = _profiler_steps(path, document["traceEvents"])
         columns = {"worker": rank, "step": list(steps), "seconds": list(steps.values())}

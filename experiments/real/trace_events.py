@@ -5,6 +5,7 @@ followed by a comma.
 """
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from laggard.experiments.config.errors import ConfigError
-from laggard.files import UnreadableFileError, read_bytes
+from laggard.files import BYTE_ORDER_MARKS, UnreadableFileError, decode, read_bytes
 
 INVALID_ESCAPE = re.compile(r'\\(u(?![0-9a-fA-F]{4})|[^"\\/bfnrtu])')
 TRAILING_COMMA = re.compile(r",(\s*[\]}])")
@@ -45,12 +46,23 @@ def read_trace(path: Path) -> Mapping[str, Any]:
     raise ConfigError("traceEvents", problem, str(path))
 
 
+def _time_of(event: Any) -> float:
+    """The time of an event; those without one, such as names of processes, come first."""
+    moment = event.get("ts") if isinstance(event, dict) else None
+    if isinstance(moment, int | float) and math.isfinite(moment):
+        return moment
+    return -math.inf
+
+
 def _load(path: Path, content: bytes) -> tuple[Any, list[str]]:
     """The document, and what was repaired in it."""
     repairs = []
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        if any(content.startswith(mark) for mark, _ in BYTE_ORDER_MARKS):
+            text = decode(path, content)
+        else:
+            text = content.decode("utf-8")
+    except (UnicodeDecodeError, UnreadableFileError):
         # names in other encodings; the events that count have ASCII names
         text = content.decode("utf-8-sig", errors="replace")
         repairs.append("bytes that are not UTF-8")
@@ -76,7 +88,7 @@ def _load(path: Path, content: bytes) -> tuple[Any, list[str]]:
             return _parse_json(text), repairs
         except ValueError:
             continue
-    problem = f"expected a Chrome trace in JSON: {first_error}"
+    problem = f"expected a Chrome trace in JSON: {first_error}, got {text[:20]!r} ..."
     raise ConfigError("", problem, str(path))
 
 
@@ -124,11 +136,11 @@ def complete_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """The events that have a duration: complete ones (`X`), and pairs of a begin and an end.
 
     Yields:
-        Events with `name`, `ts` and `dur` (microseconds), in the order of the file; a pair stands
-        where its end does.
+        Events with `name`, `ts` and `dur` (microseconds), in order of `ts`, which a file need not
+        have; a pair stands where its end does. An end with a name ends the last event of that name.
     """
     open_events: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
-    for event in events:
+    for event in sorted(events, key=_time_of):
         if not isinstance(event, dict):
             continue
         track = (event.get("pid"), event.get("tid"))
@@ -138,7 +150,12 @@ def complete_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
         elif phase == "B":
             open_events.setdefault(track, []).append(event)
         elif phase == "E" and open_events.get(track):
-            begin = open_events[track].pop()
+            opened = open_events[track]
+            names = [begin.get("name") for begin in opened]
+            place = len(opened) - 1
+            if event.get("name") in names:
+                place -= names[::-1].index(event["name"])
+            begin = opened.pop(place)
             times = begin.get("ts"), event.get("ts")
             if all(isinstance(time, int | float) for time in times):
                 yield {**begin, "dur": event["ts"] - begin["ts"]}

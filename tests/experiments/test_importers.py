@@ -322,6 +322,31 @@ def refusal(mistake, tmp_path):
     return call
 
 
+def bounds(name, begin, end, named=True):
+    """The begin and the end of an event as two events."""
+    label = {"name": name} if named else {}
+    first = {"ph": "B", "name": name, "pid": 1, "tid": 1, "ts": begin}
+    return [first, {"ph": "E", "pid": 1, "tid": 1, "ts": end, **label}]
+
+
+STEP, OTHER = bounds("ProfilerStep#0", 0, 5e5), bounds("optimizer", 1e5, 6e5)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [STEP[0], OTHER[0], STEP[1], OTHER[1]],  # not nested, but named
+        [STEP[1], OTHER[1], OTHER[0], STEP[0]],  # not in the order of their times
+        bounds("ProfilerStep#0", 0, 5e5, named=False),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_begins_and_ends_are_paired_by_time_and_name(tmp_path, events, encoding):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(events), encoding=encoding)
+    assert chrome_steps([path])["seconds"].tolist() == [0.5]
+
+
 @pytest.mark.parametrize("name", CHROME)
 def test_broken_chrome_trace_gives_one_line_error(name, tmp_path, refusal):
     content, message = CHROME[name]
