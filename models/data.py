@@ -90,8 +90,9 @@ class Dataset:
         """
         import torch
 
-        inputs = [torch.as_tensor(np.asarray(one), dtype=torch.float32) for one in (x, test_x)]
-        targets = [np.asarray(one) for one in (y, test_y)]
+        pairs = (("x", x), ("test_x", test_x))
+        inputs = [torch.tensor(_real_numbers(key, one), dtype=torch.float32) for key, one in pairs]
+        targets = [np.asarray(_detached(one)) for one in (y, test_y)]
         _check_inputs(inputs)
         classes = _check_labels(inputs, targets, labels)
         dtype = np.float64 if labels == "numbers" else np.int64
@@ -129,14 +130,15 @@ class Dataset:
             if len(data) == 0:
                 raise ValueError(f"{key}: expected at least one item, got none")
             items = [data[index] for index in range(len(data))]
-            if any(len(item) != 2 for item in items):
+            if any(not isinstance(item, tuple | list) or len(item) != 2 for item in items):
                 raise ValueError(f"{key}: expected items of an input and a label")
             for place, what in enumerate(("inputs", "labels")):
-                shapes = {np.shape(item[place]) for item in items}
+                parts = [np.asarray(_detached(item[place])) for item in items]
+                shapes = {part.shape for part in parts}
                 if len(shapes) > 1:
                     got = sorted(shapes)[:2]
                     raise ValueError(f"{key}: expected {what} of one shape, got {got}")
-                arrays.append(np.stack([np.asarray(item[place]) for item in items]))
+                arrays.append(np.stack(parts))
         train_x, train_y, test_x, test_y = arrays
         return cls.from_arrays(train_x, train_y, test_x, test_y, name, labels)
 
@@ -204,6 +206,35 @@ def count_held_out(samples: int, share: float) -> int:
     return held
 
 
+def _detached(data: Any) -> Any:
+    """`data`, of a tensor the numbers without their graph, in a type that numpy has."""
+    import torch
+
+    if not isinstance(data, torch.Tensor):
+        return data
+    data = data.detach().cpu()
+    return data.float() if data.is_floating_point() else data
+
+
+def _real_numbers(key: str, data: Any) -> np.ndarray:
+    """Inputs as an array of real numbers.
+
+    Raises:
+        ValueError: they are no real numbers, some are masked, or the matrix is sparse.
+    """
+    if hasattr(data, "toarray"):
+        raise ValueError(f"{key}: expected a dense array, got a sparse matrix: use its toarray()")
+    try:
+        array = np.asanyarray(_detached(data))
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{key}: expected inputs of one shape") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{key}: expected real numbers, got {array.dtype}")
+    if np.ma.is_masked(array):
+        raise ValueError(f"{key}: expected numbers, got masked ones: use filled()")
+    return np.asarray(array)
+
+
 def _check_inputs(inputs: "Sequence[Tensor]") -> None:
     """Refuse inputs of a data set, to train and to test, that are not of one shape and finite."""
     for key, x in zip(("x", "test_x"), inputs, strict=True):
@@ -241,6 +272,9 @@ def _check_labels(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray], kind
             expected = f"{train.shape[1]} classes as in y"
             raise ValueError(f"test_y: expected {expected}, got {test.shape[1]}")
         return int(train.shape[1])
+    if train.min() > 0:
+        got = f"from {train.min()} on"
+        raise ValueError(f"y: expected classes from 0 on, got labels {got}: subtract {train.min()}")
     if test.max() > train.max():
         raise ValueError(f"test_y: expected classes up to {train.max()} as in y, got {test.max()}")
     return int(train.max()) + 1

@@ -1,13 +1,14 @@
 """Data sets in users' files: libsvm, plain text and IDX."""
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
-from laggard.files import UnreadableFileError, read_bytes
+from laggard.files import BYTE_ORDER_MARKS, UnreadableFileError, decode, read_bytes
 from laggard.models.data import Dataset, LabelKind
 from laggard.models.generated import MAX_NUMBERS, RANGES, characters, synthetic
 from laggard.models.idx_files import read_idx
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MAX_DENSE = 10**9
 """The limit on the numbers of inputs from files: 4 GB in single precision."""
+MAX_CLASSES = 10**5
+LIBSVM_LINE = re.compile(r"\s*[-+0-9.,einfa]*(\s+(qid|[0-9]+):[^\s:]+)*\s*(#.*)?", re.IGNORECASE)
+"""A line of labels and features in the format of libsvm."""
 
 
 class Samples(NamedTuple):
@@ -177,21 +181,44 @@ def _read_rows(
     sklearn_datasets = import_optional("sklearn.datasets", "sklearn")
     expected = "lines in the format of libsvm"
     try:
-        stream = io.BytesIO(read_bytes(file))
+        content = _without_byte_order_mark(file, read_bytes(file))
+        stream = io.BytesIO(content)
         x, rows = sklearn_datasets.load_svmlight_file(
             stream, dtype=np.float32, multilabel=True, zero_based=True
         )
     except UnreadableFileError as error:
         raise wrong_file(key, file, expected, error.reason) from None
     except (ValueError, OverflowError, EOFError, OSError) as error:
-        got = " ".join(str(error).split())
+        got = _first_other_line(content) or " ".join(str(error).split())
         raise wrong_file(key, file, expected, got) from None
     if not rows:
         raise wrong_file(key, file, expected, "none")
-    if not np.isfinite(x.data).all():
-        raise wrong_file(key, file, "finite values", "others")
+    if not x.nnz:
+        got = "no index:value in any line"
+        if b"," in content:
+            got += ", but commas, as in CSV"
+        raise wrong_file(key, file, expected, got)
+    wrong = ~np.isfinite(x.data)
+    if wrong.any():
+        raise wrong_file(key, file, "finite values", f"{x.data[wrong][0]}")
     _check_label_rows(key, file, rows, labels)
     return x, rows
+
+
+def _without_byte_order_mark(file: str, content: bytes) -> bytes:
+    """The content in UTF-8, also of a file that editors of Windows saved."""
+    if any(content.startswith(mark) for mark, _ in BYTE_ORDER_MARKS):
+        return decode(file, content).encode()
+    return content
+
+
+def _first_other_line(content: bytes) -> str | None:
+    """The first line that is not in the format of libsvm, and its number; None if all are."""
+    for number, line in enumerate(content.split(b"\n"), 1):
+        text = line.decode("latin-1")
+        if LIBSVM_LINE.fullmatch(text) is None:
+            return f"{text.strip():.60} in line {number}"
+    return None
 
 
 def _check_label_rows(
@@ -300,6 +327,9 @@ def read_idx_files(
         got = f"inputs of shape {test_x.shape[1:]}"
         raise wrong_file("test_file", test_file, f"{train_x.shape[1:]} as in file", got)
     classes = int(train_y.max()) + 1
+    if classes > MAX_CLASSES:
+        got = f"the label {train_y.max() + first_label}"
+        raise wrong_file("labels_file", labels_file, f"at most {MAX_CLASSES} classes", got)
     if train_y.min() != 0:
         got = f"labels from {train_y.min() + first_label}"
         raise wrong_file("labels_file", labels_file, f"first_label = {first_label}", got)
@@ -316,6 +346,8 @@ def read_idx_files(
     deviation = x[:rows].std()
     if not 0 < deviation < np.inf:
         raise wrong_file("file", file, "inputs that differ, of finite numbers", "others")
+    if not np.isfinite(x[rows:]).all():
+        raise wrong_file("test_file", test_file, "finite numbers", "others")
     scaled = ((x - x[:rows].mean()) / deviation).astype(np.float32)
     y = np.concatenate([train_y, test_y])
     return Samples(np.ascontiguousarray(scaled), y, slice(rows), slice(rows, None), classes)

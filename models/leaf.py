@@ -11,12 +11,11 @@ import numpy as np
 
 from laggard.files import UnreadableFileError, natural_key, read_bytes
 from laggard.models.data import Dataset
-from laggard.models.files import MAX_DENSE, Samples, wrong_file
+from laggard.models.files import MAX_CLASSES, MAX_DENSE, Samples, wrong_file
 
 SHAPE, CLASSES = (1, 28, 28), 62
 """The shape of an image of FEMNIST; ten digits, 26 capital and 26 small letters."""
 IMAGE_PIXELS = math.prod(SHAPE)
-MAX_CLASSES = 10**5
 
 
 class User(NamedTuple):
@@ -34,6 +33,10 @@ class User(NamedTuple):
     name: str
     x: np.ndarray
     y: np.ndarray
+
+
+class UnknownSamplesError(ValueError):
+    """Samples are not as LEAF has them; its text is what they are."""
 
 
 Decode = Callable[[Any], tuple[np.ndarray, np.ndarray]]
@@ -218,6 +221,8 @@ def _read_users(key: str, name: str, decode: Decode, expected: str) -> Iterator[
         for user, data in users:
             try:
                 x, y = decode(data)
+            except UnknownSamplesError as error:
+                raise wrong_file(key, file, expected, f"{error} of {user!r}") from None
             except (KeyError, TypeError, ValueError, OverflowError, IndexError):
                 raise wrong_file(key, file, expected, f"others for {user!r}") from None
             if len(y) and counts.get(user, len(y)) != len(y):
@@ -234,11 +239,20 @@ def _read_users(key: str, name: str, decode: Decode, expected: str) -> Iterator[
 
 def _read_document(key: str, file: Path) -> Any:
     try:
-        return json.loads(read_bytes(file))
+        return json.loads(read_bytes(file), object_pairs_hook=_unique_keys)
     except UnreadableFileError as error:
         raise wrong_file(key, file, "JSON", error.reason) from None
     except (ValueError, RecursionError) as error:  # text in another encoding is a ValueError
         raise wrong_file(key, file, "JSON", str(error)) from None
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of a repeated key, Python would take the last value."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {key!r} twice")
+    return document
 
 
 def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
@@ -247,6 +261,8 @@ def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
     Raises:
         ValueError: its lists of users, data and counts contradict each other; names the user.
     """
+    if not isinstance(document["users"], list):
+        raise TypeError
     users = [str(user) for user in document["users"]]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
@@ -258,6 +274,9 @@ def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
     if unlisted:
         raise wrong_file(key, file, "data of listed users alone", f"data of {unlisted[0]!r}")
     counts = document.get("num_samples", [])
+    if not isinstance(counts, list) or not all(isinstance(count, int | float) for count in counts):
+        got = f"{counts!s:.40}"
+        raise wrong_file(key, file, "num_samples, a list of numbers, one a user", got)
     if counts and len(counts) != len(users):
         raise wrong_file(key, file, f"{len(users)} num_samples, one a user", f"{len(counts)}")
     return dict(zip(users, counts, strict=False))
@@ -273,10 +292,15 @@ def _decode(data: Any) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0), np.empty(0, dtype=np.int64)
     if any(isinstance(item, str) for item in data["x"]):
         return _decode_texts(data)
-    x = np.array(data["x"], dtype=np.float32)
+    try:
+        x = np.array(data["x"], dtype=np.float32)
+    except (ValueError, TypeError):
+        raise UnknownSamplesError("x with other than numbers, or of different lengths") from None
     x = x.reshape(len(x), -1) if x.ndim < 2 else x  # a number alone is a vector of one
-    if len(x) != len(data["y"]) or not np.isfinite(x).all():
-        raise ValueError
+    if len(x) != len(data["y"]):
+        raise UnknownSamplesError(f"{len(x)} x and {len(data['y'])} y")
+    if not np.isfinite(x).all():
+        raise UnknownSamplesError("x that is not finite")
     return x, _labels(data["y"], MAX_CLASSES)
 
 
@@ -308,6 +332,8 @@ def _decode_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _labels(labels: Any, classes: int) -> np.ndarray:
     for label in labels:
-        if type(label) is not int or not 0 <= label < classes:  # a bool is not a label
-            raise ValueError
+        # FedProx writes whole numbers as 1.0; a bool is not a label
+        whole = type(label) is int or (type(label) is float and label.is_integer())
+        if not whole or not 0 <= label < classes:
+            raise UnknownSamplesError(f"the label {label!r:.40}")
     return np.array(labels, dtype=np.int64)

@@ -8,15 +8,17 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from ruamel.yaml import YAML
+from scipy import sparse
 
 from laggard.models import Dataset, idx
 from laggard.models.files import read_libsvm
 from laggard.models.idx_files import ELEMENT_TYPES, read_idx
 from laggard.models.leaf import leaf as leaf_set
-from laggard.models.leaf import read_femnist
+from laggard.models.leaf import read_femnist, read_leaf
 from tests.models.releases import leaf_document
 
 BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
@@ -91,6 +93,19 @@ def test_idx_refuses_another_first_label_and_missing_labels(tmp_path):
         idx(*paths)
     with pytest.raises(ValueError, match=r"labels_file .*9 labels"):
         idx(paths[0], paths[3], paths[2], paths[1], 1)
+
+
+def test_idx_refuses_numbers_that_no_network_can_use(tmp_path):
+    paths, arrays = write_sets(tmp_path)
+    test_x = np.full((4, *arrays["x"].shape[1:]), np.nan)
+    Path(paths[2]).write_bytes(idx_bytes(test_x, 0x0E))
+    with pytest.raises(ValueError, match=r"test_file .*finite"):
+        idx(*paths, first_label=1)
+    labels = np.ones(len(arrays["x"]))
+    labels[0] = 2.0**30
+    Path(paths[1]).write_bytes(idx_bytes(labels, 0x0E))
+    with pytest.raises(ValueError, match=r"labels_file .*at most 100000 classes"):
+        idx(*paths, first_label=1)
 
 
 LABELS = {
@@ -181,6 +196,34 @@ def test_leaf_that_contradicts_itself_is_refused(tmp_path, users, counts, reason
     path.write_text(json.dumps(document | {"users": users, "num_samples": counts}))
     with pytest.raises(ValueError, match=reason):
         read_femnist(str(path), str(path))
+
+
+def test_arrays_are_taken_as_tools_make_them():
+    """Tensors with a graph, halves and frames; sparse, masked and complex numbers are refused."""
+    x = torch.eye(2, requires_grad=True)
+    y = np.array([0, 1])
+    for inputs in (x, x.bfloat16(), pd.DataFrame(np.eye(2))):
+        assert Dataset.from_arrays(inputs, y, inputs, y).train_x.tolist() == [[1, 0], [0, 1]]
+    for inputs in (sparse.eye(2).tocsr(), 1j * np.eye(2), np.ma.masked_equal(np.eye(2), 0)):
+        with pytest.raises(ValueError, match=r"^x: expected"):
+            Dataset.from_arrays(inputs, y, np.eye(2), y)
+
+
+def test_libsvm_of_windows_is_read(tmp_path):
+    for encoding in ("utf-8-sig", "utf-16"):
+        path = tmp_path / encoding
+        path.write_text("1 1:0.5\n0 1:1\n", encoding=encoding)
+        assert sorted(read_libsvm(str(path), None, 0.5, 0).y.tolist()) == [0, 1]
+
+
+def test_leaf_reads_whole_labels_and_no_key_twice(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"users": ["u"], "user_data": {"u": {"x": [[1], [2]], "y": [0.0, 1.0]}}}')
+    assert read_leaf(str(path), str(path)).y.tolist() == [0, 1, 0, 1]
+    one = '"u": {"x": [[1]], "y": [0]}'
+    path.write_text(f'{{"users": ["u"], "user_data": {{{one}, {one}}}}}')
+    with pytest.raises(ValueError, match="the key 'u' twice"):
+        read_leaf(str(path), str(path))
 
 
 def test_arrays_and_data_sets_of_torch_are_taken():
