@@ -123,7 +123,10 @@ TRIANGLE = {(0, 1): 1.0, (1, 2): 1.0, (0, 2): 1.0}
 HEAD = 'Creator "igraph version 0.10"\nVersion 1\n'
 OTHER_TOOLS = {
     "metis": ("3 2\n2\n1 3\n2\n", dict.fromkeys(PATH_OF_THREE)),
-    "metis of a ring": ("% ring\n3 3\n2 3\n1 3\n1 2\n", dict.fromkeys(TRIANGLE)),
+    "metis of a ring": (
+        "% ring\n4 4\n2 4\n1 3\n2 4\n1 3\n",
+        dict.fromkeys([(0, 1), (1, 2), (2, 3), (0, 3)]),
+    ),
     "metis with weights": ("3 2 001\n2 5\n1 5 3 7\n2 7\n", {(0, 1): 5.0, (1, 2): 7.0}),
     "gephi": (
         "Source;Target;Type;Weight\na;b;Undirected;0,5\nb;c;Undirected;0,25\n",
@@ -190,22 +193,6 @@ def test_table_of_edges_says_their_direction(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        b"6,2,4,1289241911\n2,6,5,1289241942\n6,3,1,1289243140\n",  # edges with times
-        b"x,y\n0,1\n1,2\n2,0\n0,3\n",  # unknown names of columns
-        b"0 -> 1\n1 -> 2\n2 -> 3\n3 -> 0\n",
-        b"a b 0,5\nb c 0,25\nc d 0,5\nd a 0,5\n",  # decimal commas, or commas between nodes
-        b"\tGPU0\tGPU1\tCPU\nGPU0\tX\tNV12\t0-31\nGPU1\tNV12\tX\t0-31\n",  # nvidia-smi topo -m
-        b"c made\np edge 4 4\ne 1 2\ne 2 3\ne 3 4\ne 4 1\n",
-        b"dl n=4\ndata:\n0 1 1 1\n1 0 1 1\n1 1 0 1\n1 1 1 0\n",
-        b"/* made */ digraph {\n a -> b;\n}\n",
-        b"*Vertices 2\n*Matrix\n0 1\n1 0\n",
-        b'*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2\n',
-        b",a,b,c,d\nb,0,1,1,1\na,1,0,1,1\nc,1,1,0,1\nd,1,1,1,0\n",  # rows in another order
-        b'{"graph": {"nodes": {"a": {}}, "edges": []}}',
-        b"%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 2 1 0\n2 1 1 0\n",
-        b"source,target,type\n0,1,Directed\n1,0,Undirected\n",
-        b"0-1\n1-2\n2-3\n3-0\n",
-        b"<html>404</html>",
         b"0 1\n1 0\n",  # a matrix or edges
         b"0 1 1\n1 0 1\n1 1 0\n",
         b"0 1 0.5\n1 2\n",  # edges, or nodes and their neighbours
@@ -230,6 +217,38 @@ def test_file_without_graph_is_refused_in_one_line(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InvalidSettingError) as caught:
         Graph(file=str(path)).check(4)
+    assert caught.value.field == "file"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"6,2,4,1289241911\n2,6,5,1289241942\n6,3,1,1289243140\n",  # edges with times
+        b"x,y\n0,1\n1,2\n2,0\n0,3\n",  # unknown names of columns
+        b"0 -> 1\n1 -> 2\n2 -> 3\n3 -> 0\n",
+        b"a b 0,5\nb c 0,25\nc d 0,5\nd a 0,5\n",  # decimal commas, or commas between nodes
+        b"\tGPU0\tGPU1\tCPU\nGPU0\tX\tNV12\t0-31\nGPU1\tNV12\tX\t0-31\n",  # nvidia-smi topo -m
+        b"c made\np edge 4 4\ne 1 2\ne 2 3\ne 3 4\ne 4 1\n",
+        b"dl n=4\ndata:\n0 1 1 1\n1 0 1 1\n1 1 0 1\n1 1 1 0\n",
+        b"/* made */ digraph {\n a -> b;\n}\n",
+        b"*Vertices 2\n*Matrix\n0 1\n1 0\n",
+        b'*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2\n',
+        b",a,b,c,d\nb,0,1,1,1\na,1,0,1,1\nc,1,1,0,1\nd,1,1,1,0\n",  # rows in another order
+        b'{"graph": {"nodes": {"a": {}}, "edges": []}}',
+        b"%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 2 1 0\n2 1 1 0\n",
+        b"source,target,type\n0,1,Directed\n1,0,Undirected\n",
+        b"0-1\n1-2\n2-3\n3-0\n",
+        b"<html>404</html>",
+    ],
+)
+def test_content_of_no_known_form_is_refused(tmp_path, content):
+    """Its numbers of nodes and parts, by which a wrong graph may be found out, do not count."""
+    path = tmp_path / "graph.txt"
+    path.write_bytes(content)
+    graph = Graph(file=str(path))
+    with pytest.raises(InvalidSettingError) as caught:
+        graph.edges  # noqa: B018  # it is read now
     assert caught.value.field == "file"
     assert "\n" not in str(caught.value)
 
