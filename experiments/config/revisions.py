@@ -80,6 +80,12 @@ def _orders_changes(config: "Config") -> bool:
     return _sends_without_waiting(config)
 
 
+def _reads_a_file(config: "Config") -> bool:
+    """Whether the cluster is in part that of a table or a graph in a file."""
+    cluster = config.as_dict()["cluster"]
+    return any(values.get("file") is not None for values in _mappings(cluster))
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -117,4 +123,6 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "dropped signs": (1, _takes_signs_back),
     # a change does not overtake the model that it changes (`CompressedAnswers`)
     "order of changes": (1, _orders_changes),
+    # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
+    "files of other tools": (1, _reads_a_file),
 }

@@ -97,6 +97,27 @@ def test_other_run_keeps_its_id(tmp_path, monkeypatch, overrides):
     assert before == now
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("seconds\n0.5\n", "cluster.compute={law: trace, file: FILE}"),
+        ("worker,from,to,factor\n0,1,2,3\n", "cluster.slowdowns=[{file: FILE}]"),
+        ("source,target\n0,1\n", "cluster.network={topology: graph, file: FILE}"),
+        (
+            "sender,receiver,from,to,bandwidth,latency\n0,-1,1,2,,1\n",
+            "cluster.network={changes: {file: FILE}}",
+        ),
+    ],
+)
+def test_run_by_a_file_has_new_id(tmp_path, monkeypatch, text, key):
+    (tmp_path / "file.csv").write_text(text)
+    overrides = [key.replace("FILE", str(tmp_path / "file.csv"))]
+    if "graph" in key:
+        overrides.append("algorithm=dpsgd")
+    before, now = digests(tmp_path, monkeypatch, *overrides)
+    assert before != now
+
+
 DIVIDED = "task={{model: logistic, dataset: {{name: synthetic, samples: 90}}, partition: {}}}"
 
 
