@@ -231,9 +231,9 @@ def test_table_gives_workers_their_samples(data, suffix):
     [
         ("worker,sample", "task.partition.file: expected a row of names"),
         ("worker 0", "task.partition.file: expected"),
-        ("worker,sample 0,a 1,2", "task.partition.file: expected two numbers"),
-        ("worker,sample 0,1 1,-2", "task.partition.file: expected two numbers"),
-        ("worker,sample 0,1 1", "task.partition.file: expected two numbers"),
+        ("worker,sample 0,a 1,2", "task.partition.file: expected"),
+        ("worker,sample 0,1 1,-2", "task.partition.file: expected"),
+        ("worker,sample 0,1 1", "task.partition.file: expected"),
         ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected each row once"),
         ("worker,sample 0,1 0,2", "task: partition: expected samples for each of 2 workers"),
         ("worker,sample 0,1 1,2 3,0", "task: partition: expected samples for each of 2 workers"),
