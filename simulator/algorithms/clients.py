@@ -1,8 +1,10 @@
 """Federated methods: a server asks clients when it likes, and they make local steps."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm, Role
@@ -63,6 +65,7 @@ class Clients:
     def __init__(self, node: Node, timeout: float | None = None) -> None:
         self._node, self._timeout = node, timeout
         self._asked: dict[int, tuple[Tensor, float]] = {}  # what was read, and the last moment (s)
+        self._samples: dict[int, int] = {}  # of each client that has announced itself
         self.idle: list[int] = []
         self._resting: set[int] = set()  # the clients in `idle`, which may be a million
 
@@ -78,14 +81,26 @@ class Clients:
         while self._node.arrived():
             yield from self.answer()
 
-    def draw(self, count: int) -> list[int]:
-        """Draw at most `count` of the idle clients, all of them equally likely."""
+    def draw(self, count: int, by_samples: bool = False) -> list[int]:
+        """Draw at most `count` of the idle clients, one after another.
+
+        Args:
+            by_samples: whether a client is as likely as it has samples, or as any other.
+        """
         drawn = list[int]()
         while self.idle and len(drawn) < count:
-            place = int(self._node.rng.integers(len(self.idle)))
+            if by_samples:
+                place = self._place_by_samples()
+            else:
+                place = int(self._node.rng.integers(len(self.idle)))
             drawn.append(self.idle.pop(place))
         self._resting.difference_update(drawn)
         return drawn
+
+    def _place_by_samples(self) -> int:
+        """The place among the idle clients of one that is drawn by its number of samples."""
+        ends = list(accumulate(self._samples[client] for client in self.idle))
+        return bisect_right(ends, int(self._node.rng.integers(ends[-1])))
 
     def ask(self, client: int, more: Any = None, size: float = 1.0) -> None:
         """Send the server's present model to `client`, and `more` with it: `size` models in all."""
@@ -113,7 +128,8 @@ class Clients:
         if client not in self._resting:  # else it has crashed while it was idle
             self._resting.add(client)
             self.idle.append(client)
-        if content is None:
+        if not isinstance(content, tuple):  # it announces itself, with its number of samples
+            self._samples[client] = content
             return None
         result, gradients, samples = content
         if asked is None:  # too late
@@ -178,7 +194,7 @@ class ModelClients(Compressing, Federated):
     """
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the client
+        node.send(SERVER, node.samples, size=0)  # announces the client
         state = self.rule.init(node.weights, replicas=node.workers)
         encoder = self.encoder(node)
         while True:

@@ -137,7 +137,7 @@ class Network(Settings):
         groups: racks or data centres, and the trunks that join them; by default all nodes are at
             one free switch.
         rendezvous: whether a send inside a collective is complete only when it has arrived; by
-            default when its last byte has left, as the buffered sends of NCCL and gloo are.
+            default when its last byte has left, as a send of gloo is whose receiver waits.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)

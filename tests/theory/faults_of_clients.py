@@ -141,6 +141,18 @@ CLIENTS = {
         Replaced(decoupled_diloco.DecoupledDiLoCo, "worker", on_spoilt(twice_as_large)),
         test_diloco.test_decoupled_messages_are_fragments,
     ),
+    "clients are drawn alike": (
+        Replaced(
+            clients.Clients,
+            "draw",
+            lambda right: lambda self, count, by_samples=False: right(self, count),
+        ),
+        test_clients.test_clients_are_drawn_by_samples,
+    ),
+    "clients drawn by samples count by samples": (
+        Replaced(fedavg.FedAvg, "average", settings(sample=lambda self: "uniform")),
+        test_clients.test_clients_drawn_by_samples_count_equally,
+    ),
     "the shared control is not the mean of the clients'": (
         Replaced(fedavg, "total", by_clients_asked),
         test_clients.test_shared_control_is_mean_of_clients_controls,

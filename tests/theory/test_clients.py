@@ -136,7 +136,7 @@ def test_shared_control_is_mean_of_clients_controls():
 
     def send_of_client(send, rank):
         def noted(server, content, **named):
-            if content is not None:
+            if isinstance(content, tuple):
                 (model, _), _, _ = content
                 read, shared = asked[rank]
                 own[rank] += (read - model).item() / (STEPS * RATE) - shared.item()
@@ -245,6 +245,48 @@ def test_arrivals_before_the_time_out():
     arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
     text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
     mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
+
+
+class Uneven(Quadratic):
+    """Losses of clients that learn from 1, 2, 3 and 6 samples."""
+
+    def samples(self, rank):
+        return (1, 2, 3, 6)[rank]
+
+
+def test_clients_are_drawn_by_samples():
+    """Without replacement: the second of two by the samples of those that are left."""
+    shares = np.array([1, 2, 3, 6]) / 12
+    seconds = np.zeros(4)
+    for first in range(4):
+        others = np.where(np.arange(4) == first, 0.0, shares)
+        seconds += shares[first] * others / others.sum()
+    for drawn, expected in ((1, shares), (2, shares + seconds)):
+        algorithm = method("fedavg", Rule(), local_steps=1, clients=drawn, sample="by_samples")
+        outcome = simulate(
+            Cluster(4, Exponential(1.0)), algorithm, Uneven(), stop=Stop(updates=3000)
+        )
+        workers, rounds = outcome.updates["worker"], outcome.updates["version"]
+        for client in range(4):
+            is_in = np.bincount(rounds[workers == client], minlength=3000).astype(float)
+            text = f"fedavg, {drawn} of 4 by samples: share of rounds of client {client}"
+            mean_is(text, float(expected[client]), is_in, source=LI)
+
+
+def test_clients_drawn_by_samples_count_equally():
+    one, other = (
+        simulate(
+            Cluster(4),
+            method(name, Rule(lr=RATE), local_steps=STEPS, **more),
+            Uneven(scale=[1.0, 2.0, 0.5, 1.5], shift=[0.0, 3.0, -1.0, 2.0], noise=0.0),
+            stop=Stop(updates=9),
+        ).weights
+        for name, more in (
+            ("fedavg", {"sample": "by_samples"}),
+            ("local_sgd", {"weighting": "equal", "reset": True}),
+        )
+    )
+    same("fedavg, C = M by samples, = local_sgd with equal weights", one, other, source=LI)
 
 
 def test_first_of_more_clients_than_needed():

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.clients import (
@@ -66,12 +66,18 @@ class InRounds(Federated):
         return math.ceil(self.select * self.awaited(workers) - 1e-9)  # 1.1 * 30 is rounded up
 
     def round(
-        self, node: Node, clients: Clients, more: Any = None, size: float = 1.0
+        self,
+        node: Node,
+        clients: Clients,
+        more: Any = None,
+        size: float = 1.0,
+        by_samples: bool = False,
     ) -> Generator[Event, Any, list[ClientAnswer]]:
         """Ask clients, and wait for the first C answers or the time-out.
 
         Args:
             more: the rest of the message beside the model; `size` models in all.
+            by_samples: whether clients are drawn by their numbers of samples.
 
         Returns:
             The answers in order of rank.
@@ -79,7 +85,7 @@ class InRounds(Federated):
         asked, awaited = self.asked(node.workers), self.awaited(node.workers)
         while len(clients.idle) < asked:
             yield from clients.answer()
-        for client in clients.draw(asked):
+        for client in clients.draw(asked, by_samples):
             clients.ask(client, more, size)
         answers = list[ClientAnswer]()
         while clients.busy and len(answers) < awaited:
@@ -102,28 +108,43 @@ class FedAvg(ModelClients, InRounds):
 
         x_i <- w;    H times x_i <- x_i - lr g(x_i);    w <- sum_i (n_i / n) x_i
 
-    over the C clients of a round, where client i learns from n_i samples and n = sum_i n_i. With C
-    = M of M clients it is `local_sgd` with `reset`. One model to each client that is asked, and one
-    back. With exponential mini-batches of mean 1 / mu, H = 1 and a free network a round takes (1 /
-    mu) (1 + 1/2 + .. + 1/C) seconds.
+    over the C clients of a round, where client i learns from n_i samples and n = sum_i n_i. With
+    `sample: by_samples` clients are drawn one after another, each of those left with a probability
+    in proportion to n_i, and all C count equally. With C = M of M clients it is `local_sgd` with
+    `reset`. One model to each client that is asked, and one back. With exponential mini-batches of
+    mean 1 / mu, H = 1 and a free network a round takes (1 / mu) (1 + 1/2 + .. + 1/C) seconds.
 
     On quadratics h_i (x - a_i)^2 / 2 with all clients and full gradients it tends to
     sum_i q_i a_i / sum_i q_i, q_i = 1 - (1 - lr h_i)^H, which is not the minimum of the mean.
 
     Source: McMahan et al. (2017), arXiv 1602.05629, algorithm 1; more clients than needed and
-    time-outs: Bonawitz et al. (2019), arXiv 1902.01046.
+    time-outs: Bonawitz et al. (2019), arXiv 1902.01046; `by_samples`: Li et al. (2020), arXiv
+    1812.06127, algorithm 1.
+
+    Attributes:
+        sample: how clients are drawn and weighed: equally likely and by their samples, or by their
+            samples and equally.
     """
+
+    sample: Literal["uniform", "by_samples"] = field(default="uniform", kw_only=True)
 
     def server(self, node: Node) -> Role:
         clients = Clients(node, self.timeout)
         yield from clients.register()
+        by_samples = self.sample == "by_samples"
         while True:
-            answers = yield from self.round(node, clients)
+            answers = yield from self.round(node, clients, by_samples=by_samples)
             weights = node.weights
             if answers:
-                models = [answer.result for answer in answers]
-                weights = mean_by_samples(models, [answer.samples for answer in answers])
+                weights = self.average(answers)
             node.apply(weights, gradients_of(answers))
+
+    def average(self, answers: Sequence[ClientAnswer]) -> "Tensor":
+        """The model `(ensemble, params)` of a round's answers."""
+        models = [answer.result for answer in answers]
+        if self.sample == "by_samples":
+            return mean(models)
+        return mean_by_samples(models, [answer.samples for answer in answers])
 
 
 @dataclass(frozen=True)
@@ -202,7 +223,7 @@ class Scaffold(InRounds):
             raise InvalidSettingError("Scaffold", "rule", expected, optimizer)
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the client
+        node.send(SERVER, node.samples, size=0)  # announces the client
         state = self.rule.init(node.weights, replicas=node.workers)
         control = zeros(node.weights)
         while True:
