@@ -27,12 +27,15 @@ def fashion_answers(question: Question, folder: Path) -> list[Answer]:
 
 
 def compare_answers(answer: Answer, other: Answer) -> str:
-    """`the same` or `other` by the words of both; where either has none, whether the intervals of
-    their numbers overlap: `not told apart` or `other`.
+    """`the same` or `other` by the words of both, or `cannot tell there` if that is the other's
+    word alone; where either has none, whether the intervals of their numbers overlap: `not told
+    apart` or `other`.
     """
-    words = answer.judgement.word, other.judgement.word
-    if words[0] in TELLS and words[1] in TELLS:
-        return "the same" if words[0] is words[1] else "other"
+    word, its_word = answer.judgement.word, other.judgement.word
+    if word in TELLS and its_word in TELLS:
+        if word is its_word:
+            return "the same"
+        return "cannot tell there" if its_word is Word.CANNOT_TELL else "other"
     shown, its = answer.number.shown, other.number.shown
     if shown.low <= its.high and its.low <= shown.high:
         return "not told apart"

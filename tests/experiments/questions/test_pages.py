@@ -88,6 +88,7 @@ def test_stored_numbers_answer(name):
     [
         (0.3, 0.5, "the same"),  # both agree, apart as their intervals are
         (0.7, 0.5, "other"),
+        (0.5, 0.5, "cannot tell there"),  # its interval crosses the bar
         (0.3, np.inf, "other"),  # no bar: the intervals decide
         (0.02, np.inf, "not told apart"),
     ],
