@@ -186,13 +186,14 @@ def _time_among_words(name: str) -> Unit | None:
     rates = [word for word in words if word.casefold() in RATES]
     if rates:
         raise AmbiguousUnitError(f"{rates[0]} in {name} is that of a rate")
-    # a single letter is a name more often than a unit, and `second` often counts
-    units = {
-        unit
-        for word in words
-        if len(word) > 1 and word.casefold() != "second"
-        if (unit := unit_named(word, "time")) is not None
-    }
+    units = set[Unit]()
+    for word in words:
+        # a single letter is a name more often than a unit, and `second` often counts
+        if len(word) == 1 or word.casefold() == "second":
+            continue
+        unit = unit_named(word, "time")
+        if unit is not None:
+            units.add(unit)
     if len(units) > 1:
         names = " or ".join(sorted(unit.name for unit in units))
         raise AmbiguousUnitError(f"{name} may be in {names}")

@@ -417,7 +417,7 @@ class Learner:
 
 
 def decoupled_by_loop(updates, merge):
-    """The common model after so many merges, on a free network."""
+    """The server's model after `updates` merges, on a free network."""
     model, momentum = np.ones(6), np.zeros(6)
     learners = [Learner() for _ in SECONDS]
     ends = list(SECONDS)

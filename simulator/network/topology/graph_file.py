@@ -17,6 +17,7 @@ from laggard.files import UnreadableFileError, decode, read_bytes
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 from laggard.simulator.timing.tables import (
     DECIMAL_COMMA,
+    LINE_ENDS,
     PARQUET,
     SPACE,
     ForeignTable,
@@ -112,10 +113,13 @@ def _from_text(nx: Any, path: Path, content: bytes, text: str, directed: bool, w
     if _end_columns(re.split(r'[,;\t| "]+', lines[0][1])) is not None:
         table = parse_foreign_table("Graph", path, content)
         return _from_table(nx, table, directed, weight)
-    cells = _split_rows(path, lines)
-    if _is_metis(cells):
-        return _from_metis(nx, cells, weight)
-    return _from_cells(nx, path, cells, directed, weight)
+    metis = _rows_of_metis(text)
+    if _is_metis(metis):
+        has_empty_line = not all(metis)
+        if has_empty_line and _are_lists_of_neighbours(metis):
+            raise ValueError("METIS with a node alone, or lists of neighbours and an empty line")
+        return _from_metis(nx, metis, weight)
+    return _from_cells(nx, path, _split_rows(path, lines), directed, weight)
 
 
 def _split_rows(path: Path, lines: Sequence[tuple[int, str]]) -> NumberedRows:
@@ -269,7 +273,7 @@ def _from_json_rows(nx: Any, rows: list[Any], directed: bool, weight: str) -> An
     """A list of edges, or a matrix."""
     if not rows:
         raise ValueError("an empty list")
-    if rows and all(isinstance(row, dict) for row in rows):
+    if all(isinstance(row, dict) for row in rows):
         names = list(dict.fromkeys(name for row in rows for name in row))
         cells = [[str(row.get(name, "")) for name in names] for row in rows]
         places = range(1, len(rows) + 1)
@@ -330,35 +334,66 @@ def _from_table(nx: Any, table: ForeignTable, directed: bool, weight: str) -> An
     return _from_columns(nx, rows, places, table.find(weight), directed, weight)
 
 
-def _is_metis(rows: NumberedRows) -> bool:
+def _rows_of_metis(text: str) -> list[list[str]]:
+    """The words of each line from METIS's first one on, where the line of a node alone is empty.
+
+    Empty lines behind the last node are left out.
+    """
+    rows = [line.split() for line in LINE_ENDS.split(text) if not line.startswith("%")]
+    if not rows[-1]:  # behind the end of the last line
+        del rows[-1]
+    while not rows[0]:
+        del rows[0]
+    nodes = rows[0][0]
+    while not rows[-1] and str(len(rows) - 1) != nodes:
+        del rows[-1]
+    return rows
+
+
+def _is_metis(rows: Sequence[Sequence[str]]) -> bool:
     """Whether lines are METIS's: nodes, edges and a format, then the neighbours of each node.
 
     Each edge is at both its ends, and nodes count from 1. Edges of other lists are not so, but for
     those from a node to itself.
     """
-    (_, header), *lists = rows
-    if not 2 <= len(header) <= 3 or not all(cell.isdecimal() for _, row in rows for cell in row):
+    header, *lists = rows
+    if len(header) not in (2, 3):
+        return False
+    if not all(cell.isdecimal() for row in rows for cell in row):
         return False
     nodes, edges = int(header[0]), int(header[1])
-    kind = "".join(header[2:])
-    step = 2 if METIS_WEIGHTS.get(kind) else 1
-    neighbours = [row[::step] for _, row in lists]
+    step = _step_of_metis(header)
+    neighbours = [row[::step] for row in lists]
     if len(lists) != nodes or sum(map(len, neighbours)) != 2 * edges:
         return False
     pairs = {(node, int(cell)) for node, row in enumerate(neighbours, 1) for cell in row}
     return all((other, node) in pairs for node, other in pairs)
 
 
-def _from_metis(nx: Any, rows: NumberedRows, weight: str) -> Any:
-    (_, header), *lists = rows
-    weighted = METIS_WEIGHTS["".join(header[2:])]
-    step = 2 if weighted else 1
+def _step_of_metis(header: Sequence[str]) -> int:
+    """Numbers for each neighbour: the neighbour, and where edges have weights its weight."""
+    if METIS_WEIGHTS.get("".join(header[2:])):
+        return 2
+    return 1
+
+
+def _are_lists_of_neighbours(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether each line that is not empty may be a node, of its own line, with its neighbours."""
+    nodes = [row[0] for row in rows if row]
+    return len(set(nodes)) == len(nodes) and {cell for row in rows for cell in row} == set(nodes)
+
+
+def _from_metis(nx: Any, rows: Sequence[Sequence[str]], weight: str) -> Any:
+    header, *lists = rows
+    step = _step_of_metis(header)
     graph = nx.Graph()
-    for node, (_, row) in enumerate(lists, 1):
+    graph.add_nodes_from(range(1, len(lists) + 1))
+    for node, row in enumerate(lists, 1):
         for place in range(0, len(row), step):
-            graph.add_edge(node, int(row[place]))
-            if weighted:
-                graph.edges[node, int(row[place])][weight] = float(row[place + 1])
+            neighbour = int(row[place])
+            graph.add_edge(node, neighbour)
+            if step == 2:
+                graph.edges[node, neighbour][weight] = float(row[place + 1])
     return graph
 
 

@@ -127,6 +127,8 @@ OTHER_TOOLS = {
         "% ring\n4 4\n2 4\n1 3\n2 4\n1 3\n",
         dict.fromkeys([(0, 1), (1, 2), (2, 3), (0, 3)]),
     ),
+    "metis with a node alone": ("4 2\n2\n1 4\n\n2\n", {(0, 1): None, (1, 3): None}),
+    "lists of neighbours as metis": ("3 1\n2\n1\n", {(0, 2): None}),
     "metis with weights": ("3 2 001\n2 5\n1 5 3 7\n2 7\n", {(0, 1): 5.0, (1, 2): 7.0}),
     "gephi": (
         "Source;Target;Type;Weight\na;b;Undirected;0,5\nb;c;Undirected;0,25\n",
@@ -225,6 +227,7 @@ def test_file_without_graph_is_refused_in_one_line(tmp_path, content):
     "content",
     [
         b"6,2,4,1289241911\n2,6,5,1289241942\n6,3,1,1289243140\n",  # edges with times
+        b"3 1\n2\n1\n\n",  # METIS with a node alone, or lists of neighbours
         b"x,y\n0,1\n1,2\n2,0\n0,3\n",  # unknown names of columns
         b"0 -> 1\n1 -> 2\n2 -> 3\n3 -> 0\n",
         b"a b 0,5\nb c 0,25\nc d 0,5\nd a 0,5\n",  # decimal commas, or commas between nodes
