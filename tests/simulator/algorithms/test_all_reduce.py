@@ -18,6 +18,7 @@ from laggard.simulator import (
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
+from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.learning.rules import COMPENSATIONS, SGD, Adam
 from laggard.simulator.network.config import SlowLink
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
@@ -33,10 +34,11 @@ def weights_of(cluster, algorithm, task, **more):
 
 
 @every
-def test_rounds_do_not_mix_where_node_is_ahead(collective, quadratic):
+def test_rounds_do_not_mix_where_node_is_ahead(collective, quadratic, monkeypatch):
     """What node 0 sends reaches node 1 late: on the mesh, node 2 is in the next round by then, and
-    sends its next.
+    sends its next. In lock step there are no messages that could mix.
     """
+    monkeypatch.setattr(Rounds, "apply_to", staticmethod(lambda _: False))
     links = [SlowLink(0, 1, latency=5.0, both=False), SlowLink(2, 0, latency=2.0)]
     rule, cluster = Rule(lr=0.1), Cluster(workers=4, compute=Gamma(1.0, 0.5))
     slow = replace(cluster, network=Network(links=links, latency=0.01))
