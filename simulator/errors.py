@@ -37,7 +37,7 @@ def bounded(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Raise `InvalidSettingError` unless `owner.field`, or every element of a tensor, is in range.
+    """Raise `InvalidSettingError` unless `owner.field` is in range; of a tensor or a list, each item.
 
     With `whole` it must be a whole number.
 
@@ -49,14 +49,24 @@ def bounded(
         laggard.errors.InvalidSettingError: Constant.mean: expected a number > 0 (seconds), got -1.0
     """
     value: Any = getattr(owner, field)
+    limits = Range(above, least, below, most, whole)
+    if not isinstance(value, list | tuple):
+        _check_number(owner, field, field, value, limits)
+        return
+    for index, item in enumerate(value):
+        _check_number(owner, field, f"{field}.{index}", item, limits)
+
+
+def _check_number(owner: object, field: str, place: str, value: Any, limits: "Range") -> None:
+    """Raise `InvalidSettingError` with the key `place` unless `value` is in range."""
+    name = type(owner).__name__
     if isinstance(value, str):
-        raise InvalidSettingError(
-            type(owner).__name__, field, f"a number{_unit(owner, field)}", value
-        )
+        raise InvalidSettingError(name, place, f"a number{_unit(owner, field)}", value)
+    above, least, below, most, whole = limits
     smallest = largest = value
     if hasattr(value, "min"):
         smallest, largest = value.min(), value.max()
-    limits = [
+    sides = [
         ("> ", above, above is None or smallest > above),
         (">= ", least, least is None or smallest >= least),
         ("< ", below, below is None or largest < below),
@@ -65,17 +75,17 @@ def bounded(
     # A tensor with a NaN has NaN for its minimum.
     valid = math.isfinite(smallest) and math.isfinite(largest)
     texts = []
-    for sign, limit, holds in limits:
+    for sign, limit, holds in sides:
         valid = valid and holds
         # Very large limits are left out, unless the value exceeds them.
         if limit is not None and (limit < MOST_COUNT or largest > limit):
             texts.append(f"{sign}{limit:g}")
     expected = " and ".join(texts)
     if whole and not isinstance(value, int):
-        raise InvalidSettingError(type(owner).__name__, field, f"a whole number {expected}", value)
+        raise InvalidSettingError(name, place, f"a whole number {expected}", value)
     if not valid:
         expected = f"a number {expected}".rstrip() + _unit(owner, field)
-        raise InvalidSettingError(type(owner).__name__, field, expected, value)
+        raise InvalidSettingError(name, place, expected, value)
 
 
 def _unit(owner: object, field: str) -> str:
@@ -161,18 +171,23 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
     """The name, the choices and the range of each field of a dataclass."""
     limits = []
     for field in fields(settings):
-        choices = get_args(field.type)
-        alternatives = (field.type, *choices)  # `Annotated[...]`, or `Annotated[...] | None`
-        if get_origin(field.type) is not Literal:
-            choices = ()
-        ranges = []
-        for hint in alternatives:
-            for mark in getattr(hint, "__metadata__", ()):
-                if isinstance(mark, Range):
-                    ranges.append(mark)
-        first_range = ranges[0] if ranges else None
-        limits.append((field.name, choices, first_range))
+        choices: tuple[Any, ...] = ()
+        if get_origin(field.type) is Literal:
+            choices = get_args(field.type)
+        limits.append((field.name, choices, _first_range(field.type)))
     return limits
+
+
+def _first_range(hint: Any) -> Range | None:
+    """The first range in `Annotated[...]`, in one of several types or in the items of a list."""
+    for mark in getattr(hint, "__metadata__", ()):
+        if isinstance(mark, Range):
+            return mark
+    for part in get_args(hint):
+        limits = _first_range(part)
+        if limits is not None:
+            return limits
+    return None
 
 
 @cache

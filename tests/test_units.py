@@ -91,7 +91,7 @@ def parts_with_units():
 
 @pytest.mark.parametrize(("model", "key", "unit"), sorted(parts_with_units(), key=lambda p: p.id))
 def test_error_of_a_quantity_names_its_unit(model, key, unit):
-    for value in ("fast", True, [1.0], "10", "10 parsecs"):
+    for value in ("fast", True, [None], "10", "10 parsecs"):
         with pytest.raises(ValidationError) as caught:
             model.model_validate({key: value})
         (error,) = [error for error in caught.value.errors() if error["loc"] == (key,)]

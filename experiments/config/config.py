@@ -170,11 +170,13 @@ def _report_under_key(config: Config) -> Iterator[None]:
             "Network": "cluster.network",
             type(config.cluster.network).recipe.__name__: "cluster.network",
             "Rule": "learning",
-            "Muon": "learning",
+            type(config.learning).recipe.__name__: "learning",
             "Compress": "algorithm.compress",
             "Stop": "stop",
             "Evaluate": "evaluate",
         }
+        for key, part in config.learning.parts.items():
+            owners[type(part).recipe.__name__] = f"learning.{key}"
         owner = owners.get(error.owner, "cluster")
         if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
             owner = "algorithm"

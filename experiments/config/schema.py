@@ -58,7 +58,7 @@ from laggard.experiments.config.errors import (
 )
 from laggard.experiments.config.files import absolute_path, hash_of, is_from_result, names_file
 from laggard.simulator.errors import InvalidSettingError
-from laggard.units import EXPECTED_FORMS, quantities_of, read_quantity
+from laggard.units import EXPECTED_FORMS, OWN_UNITS, quantities_of, read_quantity
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -305,8 +305,8 @@ def field_type(hint: Any, default: Any = None) -> Any:
 
 
 def is_number(hint: Any) -> bool:
-    """Whether a type holds numbers, or none."""
-    if get_origin(hint) is Annotated:
+    """Whether a type holds numbers, lists of them, or none."""
+    if get_origin(hint) in (Annotated, Sequence):
         return is_number(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
         branches = [branch for branch in get_args(hint) if not is_tensor(branch)]
@@ -315,23 +315,36 @@ def is_number(hint: Any) -> bool:
 
 
 def quantity_type(hint: Any, quantity: str) -> Any:
-    """A type of numbers that takes a number as text with its unit, and whose errors name the unit.
+    """A type of numbers, or lists of them, that takes a number as text with its unit, and whose
+    errors name the unit.
 
     Args:
         quantity: the quantity of the numbers, as in `laggard.units`.
     """
 
+    types = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
+    lists = [one for one in types if get_origin(one) is list]
+
+    def number_of(value: Any, place: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return read_quantity(value, quantity)
+        except ValueError as error:
+            raise ConfigError(place, str(error)) from None
+
     def read(value: Any, handler: Callable[[Any], Any]) -> Any:
-        if isinstance(value, str):
-            try:
-                value = read_quantity(value, quantity)
-            except ValueError as error:
-                raise ConfigError("", str(error)) from None
+        if lists and isinstance(value, list):
+            value = [number_of(item, str(index)) for index, item in enumerate(value)]
+        else:
+            value = number_of(value, "")
         try:
             return handler(value)
         except ValidationError:
-            expected = f"expected {EXPECTED_FORMS[quantity]}"
-            raise ConfigError("", f"{expected}, got {format_value(value)}") from None
+            expected = EXPECTED_FORMS[quantity]
+            if set(types) <= {*lists, type(None)}:
+                expected = f"a list of numbers ({OWN_UNITS[quantity]})"
+            raise ConfigError("", f"expected {expected}, got {format_value(value)}") from None
 
     return Annotated[hint, WrapValidator(read)]
 

@@ -111,7 +111,8 @@ class Algorithm(Settings):
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster.
 
         That is where the cluster does not join the algorithm's `links`, where the rule clips the
-        norm of a gradient that no update has as a whole, or where `check` raises.
+        norm of a gradient that no update has as a whole, or where `check` raises; or the rule's
+        compensation, where it has `check_workers(workers)`.
         """
         workers, network, name = cluster.workers, cluster.network, type(self).__name__
         topology = resolve_topology(network.topology, self.topology)
@@ -131,12 +132,17 @@ class Algorithm(Settings):
             raise InvalidSettingError("Network", "colocated", expected, True)
         self._check_server_crashes(cluster)
         self._check_members(cluster)
-        self._check_clip(workers)
+        self._check_rule(workers)
         self.check(cluster)
 
-    def _check_clip(self, workers: int) -> None:
+    def _check_rule(self, workers: int) -> None:
         rule: Rule | None = getattr(self, "rule", None)
-        if rule is not None and rule.clip.whole and self.updates_in_parts(workers):
+        if rule is None:
+            return
+        compensation_check = getattr(rule.compensation, "check_workers", None)
+        if compensation_check is not None:
+            compensation_check(workers)
+        if rule.clip.whole and self.updates_in_parts(workers):
             parts = f"since {type(self).__name__} updates a model in parts"
             why = f"{parts}, none of which has the norm of the whole gradient"
             raise InvalidSettingError("Rule", "clip", f"none or {{value: ...}}, {why}", rule.clip)

@@ -197,7 +197,9 @@ ENGINE = {
             "correct",
             lambda right: lambda self, value, gradient, weights, state, lr: (value, state),
         ),
-        partial(test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 2", True),
+        partial(
+            test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 2", "by measured times"
+        ),
     ),
     "a worker learns what its neighbour should": (
         Replaced(

@@ -86,7 +86,7 @@ def means_of_cycles(speeds, h, **more):
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
-@pytest.mark.parametrize("rescaled", [False, True])
+@pytest.mark.parametrize("rescaled", [False, "by measured times", "by given times"])
 def test_fixed_point_of_vanishing_rate(speeds, rescaled):
     """Gradients are exact: the mean over a cycle stands still at a weighted optimum up to O(lr),
     and extrapolated in the rate, up to O(lr^2).
@@ -96,8 +96,9 @@ def test_fixed_point_of_vanishing_rate(speeds, rescaled):
     more = {}
     weights, name = h / t, "async_ps"
     if rescaled:
-        more["compensation"] = Rescaled()
-        weights, name = h, "async_ps, rescaled"
+        times = tuple(t) if rescaled == "by given times" else None
+        more["compensation"] = Rescaled(times=times)
+        weights, name = h, f"async_ps, rescaled {rescaled}"
     expected = (weights * optima).sum() / weights.sum()
     wrong = (h * optima).sum() / h.sum()
     if rescaled:

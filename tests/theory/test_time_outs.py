@@ -58,6 +58,33 @@ def test_sum_is_divided_by_expected_number_of_gradients(workers):
     equal(text, expected, outcome.weights.item(), source=MARANJYAN, rtol=1e-12)
 
 
+def test_each_worker_has_its_own_trials_and_limit():
+    trials, limits = (16, 6), (PATIENCE, 0.7)
+    rates = [1 - (0.5 / limit) ** 1.5 for limit in limits]
+    rule = Rule(lr=0.1)
+    algorithm = method("mindflayer", rule, trials=trials, patience=limits, success_rate=rates)
+    task = Quadratic(noise=0.0, initial=1.0, dtype=torch.float64)
+    outcome = simulate(Cluster(2, LAW), algorithm, task, stop=Stop(updates=1))
+    gradients = outcome.updates
+    assert np.bincount(gradients["worker"]).tolist() == list(trials)
+    given_up = gradients["status"] == "cancelled"
+    assert set(gradients["worker"][given_up]) == {0, 1}
+    seconds = (gradients["time"] - gradients["started"])[given_up]
+    text = "mindflayer, lists: seconds after which each worker gives up, over its t_i"
+    equal(text, 1.0, seconds / np.take(limits, gradients["worker"][given_up]), source=MARANJYAN)
+    came = outcome.gradients["applied"]
+    text = "mindflayer, lists: w - lr (sum of those that came) / sum B_i F_i(t_i)"
+    expected = 1.0 - 0.1 * came / np.dot(trials, rates)
+    equal(text, expected, outcome.weights.item(), source=MARANJYAN, rtol=1e-12)
+
+
+@pytest.mark.parametrize("key", ["trials", "patience", "success_rate"])
+def test_lists_have_an_item_for_each_worker(key):
+    algorithm = method("mindflayer", Rule(), **{key: (1, 1, 1)})
+    with pytest.raises(InvalidSettingError, match=rf"{key}.*expected.* 2,"):
+        simulate(Cluster(2, LAW), algorithm, stop=Stop(updates=1))
+
+
 def test_success_rate_is_checked_against_the_law():
     algorithm = method("mindflayer", Rule(), patience=PATIENCE, success_rate=0.5)
     with pytest.raises(InvalidSettingError, match=r"success_rate.*0\.87"):

@@ -1,7 +1,9 @@
 """MindFlayer: mini-batches that take too long are given up, and begun anew."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 
@@ -17,65 +19,85 @@ from laggard.simulator.timing.distributions.distribution import of_worker, on_a_
 
 DURATIONS_DRAWN = 100_000
 FURTHEST = 0.01
-"""Durations that are drawn to check the success rate, and how far it may be off."""
+"""Durations that are drawn to check a success rate, and how far it may be off."""
+SuccessRate = Annotated[float, Range(above=0, most=1)]
+OwnSetting = TypeVar("OwnSetting")
+
+
+def own_setting(worker: int, setting: OwnSetting | Sequence[OwnSetting]) -> OwnSetting:
+    """A worker's own setting, where it may be one for all."""
+    if isinstance(setting, Sequence):
+        return setting[worker]
+    return setting
 
 
 @dataclass(frozen=True)
 class MindFlayer(Algorithm):
-    """MindFlayer SGD: every worker makes B mini-batches an update, each given up after a time t.
+    """MindFlayer SGD: worker i makes B_i mini-batches an update, each given up after a time t_i.
 
-        w <- w - lr (1 / (P B F(t))) sum_k g_k(w)
+        w <- w - lr (1 / B) sum_k g_k(w),    B = sum_i B_i F_i(t_i)
 
-    over the gradients that were ready in time, where F(t) is the probability that a mini-batch is.
-    So the step is unbiased, and the divisor is not the number of gradients that came. An update
-    without any changes nothing. Staleness 0.
+    over the gradients that were ready in time, where F_i(t) is the probability that a mini-batch of
+    worker i is. So the step is unbiased where workers' data are alike, and the divisor is not the
+    number of gradients that came. An update without any changes nothing. Staleness 0.
 
     A mini-batch that needs X seconds takes min(X, t), so that a gradient takes
     E min(X, t) / F(t) seconds: for Pareto times (1.5, least 0.5 s) 1.143 s at t = 2 s, and 1.5 s
-    without a limit. Without a limit and with B = 1 it is `sync_ps`.
+    without a limit. Without a limit and with B_i = 1 it is `sync_ps`.
 
     Source: Maranjyan, Shaikh Omar, Richtarik (2025), arXiv 2410.04285.
 
     Attributes:
-        trials: B, mini-batches that a worker begins in an update.
-        patience: t, seconds after which a mini-batch is given up; null waits for each.
-        success_rate: F(t), the share of mini-batches that take at most t seconds.
+        trials: B_i, mini-batches that a worker begins in an update; a list has one for each worker.
+        patience: t_i (s), after which a mini-batch is given up, or a list of them; null waits for
+            each.
+        success_rate: F_i(t_i), the share of mini-batches that take at most that time, or a list.
     """
 
     rule: Rule
-    trials: PositiveInt = 1
-    patience: Positive | None = None
-    success_rate: Annotated[float, Range(above=0, most=1)] = 1.0
+    trials: PositiveInt | Sequence[PositiveInt] = 1
+    patience: Positive | Sequence[Positive] | None = None
+    success_rate: SuccessRate | Sequence[SuccessRate] = 1.0
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse a success rate that is not that of the cluster's mini-batches."""
+        """Refuse lists of another length, and success rates that are not the cluster's."""
+        workers = cluster.workers
+        for key in ("trials", "patience", "success_rate"):
+            setting = getattr(self, key)
+            if isinstance(setting, Sequence) and len(setting) != workers:
+                expected = f"one number, or {workers}, one for each worker"
+                raise InvalidSettingError("MindFlayer", key, expected, list(setting))
         random, law = np.random.default_rng(0), cluster.compute
         same_for_all = of_worker(on_a_machine(law, random), 0) == law
         if cluster.slowdowns or not same_for_all:  # the share depends on the worker, or on time
             return
-        expected = 1.0
-        if self.patience is not None:
-            expected = float(np.mean(law.draw(random, DURATIONS_DRAWN) <= self.patience))
-        if abs(self.success_rate - expected) > FURTHEST:
-            limit = f"{self.patience:g} s" if self.patience is not None else "any time"
-            raise InvalidSettingError(
-                "MindFlayer",
-                "success_rate",
-                f"{expected:.3g}, the share of this cluster's mini-batches that take at most {limit}",
-                self.success_rate,
-            )
+        durations = law.draw(random, DURATIONS_DRAWN)
+        pairs = {
+            (own_setting(worker, self.patience), own_setting(worker, self.success_rate)): None
+            for worker in range(workers)
+        }
+        for limit, rate in pairs:
+            expected_rate, words = 1.0, "any time"
+            if limit is not None:
+                expected_rate, words = float(np.mean(durations <= limit)), f"{limit:g} s"
+            if abs(rate - expected_rate) > FURTHEST:
+                share = "the share of this cluster's mini-batches that take at most"
+                expected = f"{expected_rate:.3g}, {share} {words}"
+                raise InvalidSettingError("MindFlayer", "success_rate", expected, rate)
 
     def worker(self, node: Node) -> Role:
+        trials = own_setting(node.rank, self.trials)
+        patience = own_setting(node.rank, self.patience)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, weights = yield node.receive()
             gradients = list[GradientPromise]()
-            for _ in range(self.trials):
+            for _ in range(trials):
                 work = node.compute(weights)
-                if self.patience is None:
+                if patience is None:
                     yield work
                 else:
-                    yield work | node.after(self.patience)
+                    yield work | node.after(patience)
                 if work.fired:
                     gradients.append(work.value)
                 else:
@@ -84,7 +106,10 @@ class MindFlayer(Algorithm):
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
-        expected = self.success_rate * self.trials * node.workers
+        expected = math.fsum(  # B
+            own_setting(worker, self.trials) * own_setting(worker, self.success_rate)
+            for worker in range(node.workers)
+        )
         gathered = dict[int, list[GradientPromise]]()
         while True:
             worker, gradients = yield node.receive()
