@@ -115,7 +115,8 @@ def seconds_theory(result: Result) -> float | None:
     worker i and mu_i = 1 / E[X_i]:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
-    sync_ps, all_reduce          E[X_(P:P)]; so do p3, priority_all_reduce, power_sgd
+    sync_ps, all_reduce          E[X_(P:P)]; so do p3, priority_all_reduce, power_sgd and
+                                 majority_vote
     async_ps, soft_sync          K / sum_i mu_i; workers' rates add up, K gradients an update
     adpsgd, adpsgd_overlap       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential
@@ -202,6 +203,7 @@ def _slowest(cluster: Cluster, steps: int = 1) -> float | None:
 
 @FREE_SECONDS.of(
     simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3, simulator.PowerSGD,
+    simulator.MajorityVote,
 )  # fmt: skip
 def _synchronous(algorithm: Algorithm, cluster: Cluster) -> float | None:
     return _last(cluster)

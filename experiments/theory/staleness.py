@@ -116,7 +116,7 @@ def constant(delay: int) -> Theory:
     simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
     simulator.OneForwardOneBackward, simulator.PriorityAllReduce, simulator.GradientTracking,
     simulator.D2, simulator.QGDSGDm, simulator.RelaySGD, simulator.MATCHA, simulator.CHOCO,
-    simulator.PowerSGD,
+    simulator.PowerSGD, simulator.MindFlayer, simulator.MajorityVote,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
     """They apply gradients of the current weights."""

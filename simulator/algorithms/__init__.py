@@ -12,6 +12,7 @@ from laggard.simulator.algorithms.contrib.fedavg import FedAvg, FedProx, Scaffol
 from laggard.simulator.algorithms.contrib.fedbuff import FedAsync, FedBuff
 from laggard.simulator.algorithms.contrib.gradient_tracking import GradientTracking
 from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync, Malenia
+from laggard.simulator.algorithms.contrib.majority_vote import MajorityVote
 from laggard.simulator.algorithms.contrib.matcha import MATCHA
 from laggard.simulator.algorithms.contrib.mindflayer import MindFlayer
 from laggard.simulator.algorithms.contrib.p3 import P3
@@ -47,6 +48,7 @@ ALGORITHMS: dict[str, type] = {
     "k_batch_sync": KBatchSync,
     "malenia": Malenia,
     "mindflayer": MindFlayer,
+    "majority_vote": MajorityVote,
     "sync_replicas": SyncReplicas,
     "p3": P3,
     # one that takes gradients of any age
@@ -135,6 +137,7 @@ __all__ = [
     "KSync",
     "LocalAllReduce",
     "LocalSGD",
+    "MajorityVote",
     "Malenia",
     "MindFlayer",
     "Naive",
