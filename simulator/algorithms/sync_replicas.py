@@ -6,17 +6,18 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Annotated
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError, PositiveInt, Range
-from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class SyncReplicas(Algorithm):
+class SyncReplicas(Compressing):
     """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step
     make an update.
 
@@ -45,6 +46,7 @@ class SyncReplicas(Algorithm):
     num_tokens: Annotated[int, Range(least=-1, most=MOST_COUNT, whole=True)] = -1
 
     def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
         needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers
         if -1 < self.num_tokens < needed:
             expected = (
@@ -54,11 +56,15 @@ class SyncReplicas(Algorithm):
             raise InvalidSettingError(type(self).__name__, "num_tokens", expected, self.num_tokens)
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, (token, weights) = yield node.receive()
             gradient = yield node.compute(weights)
-            node.send(SERVER, (token, gradient))
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            coded = encoder.encode_gradient(gradient)
+            node.send(SERVER, (token, coded), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         replicas = self.replicas_to_aggregate or node.workers
@@ -66,7 +72,7 @@ class SyncReplicas(Algorithm):
         initial_tokens = replicas if self.num_tokens == -1 else self.num_tokens
         tokens = deque([node.version] * initial_tokens)
         waiting: dict[int, None] = {}
-        gathered: list[Gradient] = []
+        gathered: list[GradientPromise] = []
         while True:
             worker, pushed = yield node.receive()
             if pushed is None:

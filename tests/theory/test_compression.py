@@ -75,6 +75,10 @@ METHODS = {
     "ringmaster": {"threshold": 2},
     "ringmaster, cancel": {"threshold": 2, "cancel": True},
     "ringleader": {},
+    "mindflayer": {"trials": 2},
+    "sync_replicas": {"replicas_to_aggregate": 3},
+    "dana": {},
+    "dana_slim": {},
     "all_reduce": {"collective": "mesh"},
 }
 """Methods whose nodes can compress gradients."""
@@ -99,7 +103,7 @@ BOTH_WAYS = sorted(
     if issubclass(ALGORITHMS[name_of(label)], CompressingServer)
 )
 """Methods whose server can compress its models."""
-DROP = ("k_sync", "k_batch_sync", "malenia", "ringmaster", "local_sgd", "fedavg")
+DROP = ("k_sync", "k_batch_sync", "malenia", "sync_replicas", "ringmaster", "local_sgd", "fedavg")
 """Methods that drop messages, which `ef` then feeds back, where a node without memory loses them."""
 NO_MEMORY = ("decoupled_diloco",)
 SIZES = {
@@ -122,7 +126,10 @@ def test_every_method_with_the_key_is_tried():
 def test_all_numbers_are_no_compression(label):
     """Whatever becomes of the rest, since there is none."""
     name = name_of(label)
-    run = partial(every, UNEVEN, name, rules=[RULES[0], RULES[-1]], updates=6)
+    rules = [RULES[0], RULES[-1]]
+    if name in ("dana", "dana_slim"):
+        rules = LINEAR[:2]
+    run = partial(every, UNEVEN, name, rules=rules, updates=6)
     settings = {**METHODS, **LOCAL}[label]
     plain = run(**settings)
     for feedback in ("none", "ef", "ef21"):
@@ -194,6 +201,10 @@ ALONE = {
     "ringmaster": {},
     "ringmaster, cancel": {"cancel": True},
     "ringleader": {},
+    "mindflayer": {},
+    "sync_replicas": {"num_tokens": 0},
+    "dana": {},
+    "dana_slim": {},
     "async_diloco": {"local_steps": 1},
     "fedavg": {"local_steps": 1},
 }
@@ -308,6 +319,10 @@ SUMS = {
     "k_batch_sync": ({"gradients": 3}, 3 / LR),
     "ringmaster": ({"threshold": 2}, 1 / LR),
     "ringmaster, cancel": ({"threshold": 2, "cancel": True}, 1 / LR),
+    "mindflayer": ({"trials": 2}, 8 / LR),
+    "sync_replicas": ({"replicas_to_aggregate": 3}, 3 / LR),
+    "dana": ({}, 1 / LR),
+    "dana_slim": ({}, 1 / LR),
     "all_reduce": ({"collective": "mesh"}, 4 / LR),
     "local_sgd": ({"average": "updates", "wait_for": 3}, -3),
     "async_diloco": ({"outer_lr": 1, "outer_momentum": 0, "momentum_every": 1}, 1),

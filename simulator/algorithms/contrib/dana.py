@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DANA(Algorithm):
+class DANA(Compressing):
     """DANA-Zero: a momentum per worker; each reads a forecast of the model at its gradient's
     update.
 
@@ -47,11 +48,14 @@ class DANA(Algorithm):
         return self.rule.optimizer.momentum
 
     def worker(self, node: Node) -> Role:
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, (ahead, read) = yield node.receive()
             gradient = yield node.compute(ahead, read)
-            node.send(SERVER, gradient)
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            node.send(SERVER, encoder.encode_gradient(gradient), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
@@ -94,12 +98,16 @@ class DANASlim(DANA):
 
     def worker(self, node: Node) -> Role:
         velocity = known(0 * node.weights)
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, weights = yield node.receive()
             gradient = yield node.compute(weights)
             velocity = gradient.map(self.accelerate, velocity)
-            node.send(SERVER, gradient.map(self.accelerate, velocity))
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            direction = gradient.map(self.accelerate, velocity)
+            node.send(SERVER, encoder.encode_gradient(direction), size=encoder.size)
 
     def accelerate(self, gradient: "Tensor", velocity: "Tensor") -> "Tensor":
         """m v + g, of `(ensemble, params)`."""

@@ -7,7 +7,8 @@ from typing import Annotated, TypeVar
 
 import numpy as np
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt, Range
@@ -32,7 +33,7 @@ def own_setting(worker: int, setting: OwnSetting | Sequence[OwnSetting]) -> OwnS
 
 
 @dataclass(frozen=True)
-class MindFlayer(Algorithm):
+class MindFlayer(Compressing):
     """MindFlayer SGD: worker i makes B_i mini-batches an update, each given up after a time t_i.
 
         w <- w - lr (1 / B) sum_k g_k(w),    B = sum_i B_i F_i(t_i)
@@ -61,6 +62,7 @@ class MindFlayer(Algorithm):
 
     def check(self, cluster: Cluster) -> None:
         """Refuse lists of another length, and success rates that are not the cluster's."""
+        super().check(cluster)
         workers = cluster.workers
         for key in ("trials", "patience", "success_rate"):
             setting = getattr(self, key)
@@ -88,6 +90,7 @@ class MindFlayer(Algorithm):
     def worker(self, node: Node) -> Role:
         trials = own_setting(node.rank, self.trials)
         patience = own_setting(node.rank, self.patience)
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, weights = yield node.receive()
@@ -102,7 +105,12 @@ class MindFlayer(Algorithm):
                     gradients.append(work.value)
                 else:
                     work.cancel()
-            node.send(SERVER, gradients, size=min(len(gradients), 1))  # their sum
+            if not gradients:
+                node.send(SERVER, ([], []), size=0)
+                continue
+            if encoder.seconds:
+                yield node.work(encoder.seconds)
+            node.send(SERVER, (gradients, encoder.encode_sum(gradients)), size=encoder.size)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
@@ -110,21 +118,25 @@ class MindFlayer(Algorithm):
             own_setting(worker, self.trials) * own_setting(worker, self.success_rate)
             for worker in range(node.workers)
         )
-        gathered = dict[int, list[GradientPromise]]()
+        gathered = dict[int, tuple[list[GradientPromise], Sequence[GradientPromise]]]()
         while True:
-            worker, gradients = yield node.receive()
-            if gradients is None and worker not in gathered:
+            worker, content = yield node.receive()
+            if content is not None:
+                gathered[worker] = content
+            elif worker not in gathered:
                 node.send(worker, node.weights)
-            elif gradients is not None:
-                gathered[worker] = gradients
             if len(gathered) < node.workers:
                 continue
             yield node.work(node.apply_seconds)
-            ready = [gradient for rank in sorted(gathered) for gradient in gathered[rank]]
+            ready, terms = list[GradientPromise](), list[GradientPromise]()
+            for rank in sorted(gathered):
+                gradients, summands = gathered[rank]
+                ready.extend(gradients)
+                terms.extend(summands)
             weights = node.weights
             if ready:
                 weights, state = self.rule.update(
-                    weights, ready, state, combine=lambda values: total(values) / expected
+                    weights, terms, state, combine=lambda values: total(values) / expected
                 )
             node.apply(weights, ready)
             for reader in gathered:
