@@ -4,6 +4,9 @@ A row has the `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`,
 `device` and `run`. The role of a seed is `tune` where it chooses settings, `report` where it
 reports and had not been seen before, and `seen` where it had. A value is infinite where the run
 never got there within its budget, and missing where the run was lost.
+
+A `dataset`, `model` or `device` that all rows have in common stands once, in a line such as
+`# dataset: mnist` above the names of the columns.
 """
 
 from importlib.resources import files
@@ -17,6 +20,8 @@ STORED = Path(str(files("laggard"))) / "answers"
 """The tables that come with laggard, in its repository those of `results/questions`."""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
 """The columns that are not settings."""
+IN_COMMON = ("dataset", "model", "device")
+"""The columns that stand above the table where all rows have the same."""
 VALUE_DIGITS = 6  # of a value
 
 
@@ -29,14 +34,28 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
     path = folder / f"{name}.csv"
     if not path.is_file():
         return pd.DataFrame(columns=list(FIXED))
+    in_common = _read_in_common(path)
     try:
-        table = pd.read_csv(path, dtype=str)
+        table = pd.read_csv(path, dtype=str, skiprows=len(in_common))
     except ValueError as error:
         raise ResultError(f"{path}: expected a table of numbers ({error})") from None
+    table = table.assign(**in_common)
     missing = [column for column in FIXED if column not in table]
     if missing:
         raise ResultError(f"{path}: expected a column {missing[0]}; reproduce the question again")
     return normalise(table)
+
+
+def _read_in_common(path: Path) -> dict[str, str]:
+    """The lines above the table, by the column that each names."""
+    in_common: dict[str, str] = {}
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.startswith("# "):
+                break
+            column, _, value = line[2:].strip().partition(":")
+            in_common[column] = value.strip()
+    return in_common
 
 
 def normalise(table: pd.DataFrame) -> pd.DataFrame:
@@ -67,8 +86,16 @@ def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
     path = folder / f"{name}.csv"
     rounded = ordered.assign(value=[f"{value:.{VALUE_DIGITS}g}" for value in ordered["value"]])
     rounded["value"] = rounded["value"].replace("nan", "")
-    with whole_file(path) as part:
-        rounded[columns].to_csv(part, index=False, lineterminator="\n")
+    in_common = {
+        column: rounded[column].iloc[0]
+        for column in IN_COMMON
+        if rounded[column].nunique(dropna=False) == 1
+    }
+    columns = [column for column in columns if column not in in_common]
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        for column, value in in_common.items():
+            print(f"# {column}: {value}".rstrip(), file=file)
+        rounded[columns].to_csv(file, index=False, lineterminator="\n")
     return path
 
 

@@ -72,6 +72,17 @@ def test_table_is_read_as_it_was_written(numbers, tmp_path):
     assert back["value"].isna().sum() == 1
 
 
+def test_what_all_rows_have_in_common_stands_once(numbers, tmp_path):
+    mixed = numbers.copy()
+    mixed.loc[0, "model"] = "mlp"
+    for table, lines in ((numbers, 3), (mixed, 2)):
+        text = write_numbers(table, "some", tmp_path).read_text(encoding="utf-8")
+        assert [line[:2] for line in text.splitlines()].count("# ") == lines
+        back = read_numbers("some", tmp_path)
+        for column in ("dataset", "model", "device"):
+            assert sorted(back[column]) == sorted(table[column])
+
+
 def test_file_without_table_gives_one_line_error(tmp_path):
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ResultError, match=r"bad\.csv: expected a column study"):
