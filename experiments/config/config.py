@@ -117,11 +117,10 @@ class Config(Part):
         with _report_under_key(self):
             slices = self.algorithm.build(workers).slices(workers, params, layers)
         if getattr(type(self.learning).recipe, "needs_shapes", False):
-            if slices:
-                problem = "expected an optimiser of single numbers: no node has the whole model"
-                raise ConfigError("learning.optimizer", problem)
             with _report_under_key(self):
-                self.learning.build(workers).with_shapes(self.task.parameter_shapes())
+                rule = self.learning.build(workers).with_shapes(self.task.parameter_shapes())
+                for place in slices.values():
+                    rule.of_part(place)
 
     def as_dict(self) -> dict[str, Any]:
         """The config of one run as plain data with all defaults; `parse` reads it back."""

@@ -143,7 +143,12 @@ class Simulation:
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
         """Make the nodes with `start` as their model, and start their roles."""
         workers = self.cluster.workers
-        roles = algorithm.roles(workers)
+        roles = dict(algorithm.roles(workers))
+        rule: Rule | None = getattr(algorithm, "rule", None)
+        if rule is not None and rule.needs_shapes:
+            for rank, place in self._slices.items():
+                of_part = replace(algorithm, rule=rule.of_part(place))  # type: ignore[type-var]
+                roles[rank] = of_part.roles(workers)[rank]
         collect_garbage(workers)
         with rare_collections(workers):
             # All nodes exist before a role starts: its first line may send to any of them.

@@ -1,6 +1,7 @@
 """Muon against its polynomial, its symmetries, and torch's own."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,11 +10,16 @@ import torch
 from torch import nn
 from torch.optim import _muon
 
-from laggard.simulator import Rule
+from laggard.simulator import Cluster, InvalidSettingError, Rule
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.learning.rules import Muon
 from laggard.simulator.learning.rules.contrib import muon
-from laggard.simulator.learning.rules.contrib.muon import FACTORS, STEPS, matrix_places, orthogonal
+from laggard.simulator.learning.rules.contrib.muon import (
+    FACTORS,
+    STEPS,
+    hidden_matrices,
+    orthogonal,
+)
 from tests.faults import Replaced, on_spoilt, settings
 from tests.theory.statements import at_most, close, equal, same
 from tests.theory.trials import (
@@ -104,11 +110,8 @@ def torchs_muon(task, settings, updates=UPDATES):
         nn.Parameter(part.reshape(shape).clone())
         for part, shape in zip(parts, shapes.values(), strict=True)
     ]
-    hidden = [
-        param
-        for param, (_, is_hidden) in zip(params, matrix_places(shapes), strict=True)
-        if is_hidden
-    ]
+    names = hidden_matrices(shapes)
+    hidden = [param for name, param in zip(shapes, params, strict=True) if name in names]
     others = [param for param in params if all(param is not matrix for matrix in hidden)]
     steps = [
         torch.optim.Muon(hidden, LR, **settings),
@@ -153,6 +156,39 @@ def test_muon_is_torchs_but_for_its_precision(own, its):
     close(f"muon, {own} = torch's with the same iteration", mine, others, source="torch")
 
 
+STAGED = perceptron(6, 5, 4)
+"""Four linear layers, of which the last makes outputs: a stage without a hidden matrix."""
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_matrices_of_stages_are_those_of_the_model(delay):
+    """A stage holds its matrices whole, and the last one of the model is no hidden one of its
+    stage.
+    """
+    rule = Rule(Muon(weight_decay=0.1), lr=LR)
+    staged = weights_after(ONE, method("delayed_stages", rule, delays=(delay,) * 4), STAGED)
+    whole = weights_after(ONE, method("delayed", rule, delay=delay), STAGED)
+    same(
+        f"muon: delayed_stages, D_s = {delay} = delayed, D = {delay}",
+        staged,
+        whole,
+        source="derived",
+    )
+
+
+def test_pipeline_steps_as_one_process():
+    rule, stages = Rule(Muon(), lr=LR), Cluster(workers=4)
+    flushed = weights_after(stages, method("gpipe", rule, micro_batches=2), STAGED)
+    together = weights_after(ONE, method("sync_ps", rule, accumulate=2), STAGED)
+    close("muon: gpipe, S = 4, M = 2 = one process", flushed, together, source="derived")
+
+
+def test_matrix_cut_by_shards_is_refused():
+    algorithm = method("sync_ps", Rule(Muon(), lr=LR), shards=2)
+    with pytest.raises(InvalidSettingError, match=r"Muon\.optimizer.* cut in two"):
+        weights_after(Cluster(workers=2), algorithm, STAGED, 1)
+
+
 def sending_more(own):
     """A worker that adds 1 to its gradients."""
 
@@ -167,6 +203,18 @@ def sending_more(own):
 MATCHED = {"adjust": "match_rms_adamw"}, {"adjust_lr_fn": "match_rms_adamw"}
 PLAIN = {"nesterov": False}, {"nesterov": False}
 FAULTS = {
+    "the last matrix of a stage is none of Muon's": (
+        Replaced(
+            muon.ShapedMuon,
+            "of_part",
+            lambda right: (
+                lambda self, place: replace(
+                    right(self, place), hidden=hidden_matrices(right(self, place).shapes)
+                )
+            ),
+        ),
+        partial(test_matrices_of_stages_are_those_of_the_model, 2),
+    ),
     "Muon's factor has no root": (
         Replaced(muon.ShapedMuon, "factor", lambda right: lambda self, n, m: 0.2 * max(n, m)),
         partial(test_muon_is_torchs_but_for_its_precision, *MATCHED),

@@ -76,6 +76,15 @@ class Rule(Settings):
         optimizer: Any = self.optimizer
         return replace(self, optimizer=optimizer.with_shapes(shapes))
 
+    def of_part(self, place: slice) -> "Rule":
+        """The rule of a node that has a part of the model alone, by a rule with shapes.
+
+        Raises:
+            InvalidSettingError: the optimiser needs more of the model.
+        """
+        optimizer: Any = self.optimizer
+        return replace(self, optimizer=optimizer.of_part(place))
+
     @property
     def needs_shapes(self) -> bool:
         """Whether the optimiser treats matrices and vectors in different ways."""

@@ -1,8 +1,8 @@
 """Muon: momentum whose matrices are made orthogonal before each step."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from laggard.simulator.errors import InvalidSettingError, Settings
@@ -39,8 +39,8 @@ class Muon(Settings, Optimizer):
     iteration runs in the precision of the weights, where that of `torch.optim.Muon` is bfloat16,
     which moves a step by 1 to 3 %.
 
-    It needs the shapes of a network's parameters, and the whole model on one node: neither shards
-    nor stages of a pipeline.
+    It needs the shapes of a network's parameters, and each of them whole on one node, as stages of
+    a pipeline have them; shards, which are cut evenly, may cut one in two.
 
     Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`, also
     for `adjust` (there `adjust_lr_fn`).
@@ -73,10 +73,11 @@ class Muon(Settings, Optimizer):
         Raises:
             InvalidSettingError: the task has no shapes, or no hidden matrix.
         """
-        if not any(is_hidden for _, is_hidden in matrix_places(shapes)):
+        hidden = hidden_matrices(shapes)
+        if not hidden:
             expected = "a network with hidden matrices"
             raise InvalidSettingError("Muon", "optimizer", expected, "a task without any")
-        return ShapedMuon(**vars(self), shapes=dict(shapes))
+        return ShapedMuon(**vars(self), shapes=dict(shapes), hidden=hidden)
 
     def init(self, weights: "Tensor") -> Any:
         raise InvalidSettingError("Muon", "optimizer", "with_shapes(...) before it is used", "none")
@@ -91,13 +92,32 @@ class MuonState(NamedTuple):
 
 @dataclass(frozen=True)
 class ShapedMuon(Muon):
-    """Muon for a model whose parameters have known shapes.
+    """Muon for a model, or a part of one, whose parameters have known shapes.
 
     Attributes:
         shapes: the shapes of the parameters by name, in their order.
+        hidden: the names of the model's hidden matrices.
     """
 
-    shapes: ParameterShapes = None  # type: ignore[assignment]  # `with_shapes` gives it
+    # `with_shapes` gives both
+    shapes: ParameterShapes = None  # type: ignore[assignment]
+    hidden: Sequence[str] = ()
+
+    def of_part(self, place: slice) -> "ShapedMuon":
+        """The optimiser of the parameters in a part of the model.
+
+        Raises:
+            InvalidSettingError: the part has a piece of a parameter.
+        """
+        shapes = {}
+        for name, own in places_of(self.shapes):
+            if own.stop <= place.start or place.stop <= own.start:
+                continue
+            if own.start < place.start or place.stop < own.stop:
+                expected = "an optimiser of single numbers, or each parameter whole on one node"
+                raise InvalidSettingError("Muon", "optimizer", expected, f"{name} cut in two")
+            shapes[name] = self.shapes[name]
+        return replace(self, shapes=shapes)
 
     def init(self, weights: "Tensor") -> MuonState:
         params = sum(map(math.prod, self.shapes.values()))
@@ -118,15 +138,12 @@ class ShapedMuon(Muon):
         rate = lr * self.others_rate
         others, moments = self._adamw().step(gradient, state.moments, weights, rate)
         changes = []
-        start = 0
-        for shape, is_hidden in matrix_places(self.shapes):
-            place = slice(start, start + math.prod(shape))
-            start = place.stop
-            if not is_hidden:
+        for name, place in places_of(self.shapes):
+            if name not in self.hidden:
                 changes.append(others[:, place])
                 continue
-            rows = shape[0]
-            columns = math.prod(shape[1:])
+            rows, *others_of_row = self.shapes[name]
+            columns = math.prod(others_of_row)
             matrices = direction[:, place].reshape(-1, rows, columns)
             step = self.factor(rows, columns) * orthogonal(matrices).flatten(1)
             step = step + cast(self.weight_decay, weights) * weights[:, place]
@@ -143,12 +160,19 @@ class ShapedMuon(Muon):
         return AdamW(self.beta1, self.beta2, self.eps, self.weight_decay)
 
 
-def matrix_places(shapes: ParameterShapes) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """The shape of each parameter, and whether it is a hidden matrix."""
-    matrices = [name for name, shape in shapes.items() if len(shape) > 1 and "embed" not in name]
-    hidden = matrices[:-1]  # the last one makes the outputs
+def places_of(shapes: ParameterShapes) -> Iterator[tuple[str, slice]]:
+    """The names of parameters, and where each is in the vector."""
+    start = 0
     for name, shape in shapes.items():
-        yield shape, name in hidden
+        place = slice(start, start + math.prod(shape))
+        yield name, place
+        start = place.stop
+
+
+def hidden_matrices(shapes: ParameterShapes) -> Sequence[str]:
+    """The names of a model's matrices but for embeddings and the last one, which makes outputs."""
+    matrices = [name for name, shape in shapes.items() if len(shape) > 1 and "embed" not in name]
+    return matrices[:-1]
 
 
 def orthogonal(matrices: "Tensor") -> "Tensor":
