@@ -7,6 +7,8 @@ that any text is read or refused at once.
 import io
 import re
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,8 @@ def parse_yaml(text: str, where: str) -> Any:
     # Many brackets in a row are slow to parse, so they are refused before.
     if any(len(re.findall(r"[\[{]", piece)) > MAX_LEVELS for piece in re.split(r"[\]}]", text)):
         raise ConfigError("", TOO_DEEP, where)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = BoundedConstructor
     try:
-        return yaml.load(text)
+        return deepcopy(_value_of(text))  # callers change it
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = ""
@@ -57,6 +57,14 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError("", TOO_DEEP, where) from None
     except (YAMLError, ValueError) as error:
         raise ConfigError("", f"not YAML: {str(error).splitlines()[0]}", where) from None
+
+
+@lru_cache(maxsize=256)
+def _value_of(text: str) -> Any:
+    """The value of `text`: parsing is half of the time of `load`, and most texts come again."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = BoundedConstructor
+    return yaml.load(text)
 
 
 def text_of(document: Mapping[str, Any]) -> str:

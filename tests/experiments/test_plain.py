@@ -88,3 +88,8 @@ def test_huge_override_is_refused_quickly(toy, overrides, key):
 
 def test_grid_may_have_its_own_limit(toy):
     assert load(toy(), "sweep={most: 3, seed: [1, 2, 3]}").sweep["most"] == 3
+
+
+def test_changed_value_does_not_come_back():
+    parse_yaml("{a: [1]}", "")["a"].append(2)
+    assert parse_yaml("{a: [1]}", "") == {"a": [1]}
