@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laggard import ConfigError, load
+from laggard import ConfigError, load, run
 from laggard.experiments.config.by_value import pack_plugins
 from tests.experiments.test_plugins import ABSOLUTE, PIECES
 from tests.experiments.test_sweeping import contents
@@ -56,21 +56,34 @@ def python(*words, folder, stdin=None):
     )
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        "\nsweep: {algorithm: ['__main__:Server', async_ps]}",
-        pytest.param(ENTRIES, marks=pytest.mark.slow),
-    ],
-    ids=["one", "all"],
-)
-def test_script_sweeps_its_entries_in_processes(entries, toy, tmp_path):
-    toy(entries)
+def test_script_sweeps_its_entry_in_processes(toy, tmp_path):
+    """Its method derives from `async_ps`, whose run in this process has the same bytes."""
+    (alone,) = contents_by_run(run(load(toy()), tmp_path / "alone").path.parent)
+    toy("sweep: {algorithm: ['__main__:Server', async_ps]}")
+    (tmp_path / "script.py").write_text(SCRIPT.replace("(1, 2)", "(2,)"))
+    done = python("script.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert contents_by_run(tmp_path / "2/toy") == [alone, alone]
+
+
+def contents_by_run(results):
+    """The bytes of each run's files, by name."""
+    files = contents(results)
+    folders = {name.partition("/")[0] for name in files}
+    return [
+        {name.partition("/")[2]: file for name, file in files.items() if name.startswith(folder)}
+        for folder in folders
+    ]
+
+
+@pytest.mark.slow
+def test_script_sweeps_all_its_entries_in_processes(toy, tmp_path):
+    toy(ENTRIES)
     (tmp_path / "script.py").write_text(SCRIPT)
     done = python("script.py", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     alone = contents(tmp_path / "1/toy")
-    assert len(alone) == 3 * (10 if entries == ENTRIES else 2)
+    assert len(alone) == 3 * 10
     assert contents(tmp_path / "2/toy") == alone
 
 

@@ -176,9 +176,31 @@ def test_signal_ends_a_sweep_and_its_workers(endless, number, code, message):
     assert not list(out.glob("toy/.*"))
 
 
+ORPHAN = """
+import os, time
+from laggard.__main__ import start_worker
+start_worker(os.getppid())
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+
+
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_end_with_a_parent_that_was_killed(endless):
+def test_worker_ends_with_a_parent_that_was_killed():
+    """The child of a process that does nothing else: it starts much sooner than a sweep."""
+    command = [sys.executable, "-c", PARENT, ORPHAN]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+        wait_for(lambda: not alive(worker), 3)
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
+def test_workers_of_a_sweep_end_with_a_parent_that_was_killed(endless):
     process, _ = endless
     workers = workers_of(process.pid)
     process.kill()
