@@ -3,12 +3,14 @@
 import json
 import signal
 import sys
+from functools import wraps
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
+from laggard.experiments import figures
 from laggard.experiments.cli import main
 from laggard.experiments.config import plugins
 from laggard.experiments.config.config import parse
@@ -48,6 +50,24 @@ def toy(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that `run` and `sweep` would have drawn: what `comparison` was given.
+
+    Drawing takes longer than a short sweep.
+    """
+    calls = []
+
+    @wraps(figures.comparison)
+    def comparison(results, path, **given):
+        calls.append((results, path, given))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"figure {len(calls)}")
+
+    monkeypatch.setattr("laggard.experiments.figures.comparison", comparison)
+    return calls
 
 
 @pytest.fixture

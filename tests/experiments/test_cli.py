@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from argparse import _SubParsersAction
-from functools import wraps
 from importlib import metadata
 from pathlib import Path
 from time import monotonic, sleep
@@ -14,7 +13,6 @@ from time import monotonic, sleep
 import pytest
 
 from laggard import load_result
-from laggard.experiments import figures
 from laggard.experiments.cli import main, parser
 from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import Config
@@ -25,21 +23,6 @@ from laggard.simulator import Deadlock
 
 ROOT = Path(__file__).parents[2]
 GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that would have been drawn: what `comparison` was given."""
-    calls = []
-
-    @wraps(figures.comparison)
-    def comparison(results, path, **given):
-        calls.append((results, path, given))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("a figure")
-
-    monkeypatch.setattr("laggard.experiments.figures.comparison", comparison)
-    return calls
 
 
 @pytest.fixture
@@ -551,10 +534,17 @@ def test_ctrl_c_reports_saved_runs(laggard, toy, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ("number", "code", "said", "patience"),
+    [
+        (signal.SIGINT, 130, "interrupted", 0),
+        (signal.SIGINT, 130, "interrupted", 0.3),
+        # test_sweeping.py interrupts a sweep under way
+        pytest.param(signal.SIGINT, 130, "interrupted", None, marks=pytest.mark.slow),
+        (signal.SIGTERM, 143, "terminated", 0),
+        (signal.SIGTERM, 143, "terminated", 0.3),
+        (signal.SIGTERM, 143, "terminated", None),
+    ],
 )
-@pytest.mark.parametrize("patience", [0, 0.3, None])
 def test_signal_ends_the_process_without_a_traceback(
     toy,
     tmp_path,
@@ -671,7 +661,7 @@ def test_unexpected_error_keeps_its_traceback(laggard, toy, monkeypatch):
         ("latency: 100", "quadratic", ["latency"]),
     ],
 )
-def test_implausible_networks_have_a_warning(network, task, told, tmp_path, capsys):
+def test_implausible_networks_have_a_warning(network, task, told, tmp_path, laggard):
     """A bandwidth without bytes changes nothing; a number without a unit may be meant in Gb/s."""
     for name, bandwidth in (("slow", 10), ("outage", 0)):
         rows = f"sender,receiver,from,to,bandwidth,latency\n,,1,2,{bandwidth},\n"
@@ -680,7 +670,8 @@ def test_implausible_networks_have_a_warning(network, task, told, tmp_path, caps
     text = f"cluster: {{workers: 2, network: {{{network}}}}}\ntask: {{model: {task}}}\n"
     path.write_text(f"{text}algorithm: sync_ps\nstop: {{updates: 2}}\n", encoding="utf-8")
     for command in (["validate", str(path)], ["run", str(path), "--out", str(tmp_path)]):
-        assert main(command) == 0
-        warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+        code, _, err = laggard(*command)
+        assert code == 0
+        warnings = [line for line in err.splitlines() if "warning" in line]
         keys = [line.partition("warning: ")[2].partition(": ")[0] for line in warnings]
         assert keys == [f"cluster.network.{key}" for key in told]

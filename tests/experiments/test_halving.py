@@ -110,7 +110,7 @@ def test_rungs_are_refused_where_one_grid_is_run(toy, tmp_path, simulate):
         simulate(config, tmp_path)
 
 
-def test_command_prints_costs_and_the_best_draw(tmp_path, capsys):
+def test_command_prints_costs_and_the_best_draw(tmp_path, drawn, capsys):
     config = [str(examples()["halving"]), "sweep.search.runs=4", "--out", str(tmp_path)]
     config += [
         "sweep.search.halving={key: stop.updates, from: 4, to: 8, factor: 2, by: test_accuracy}"

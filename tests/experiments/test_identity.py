@@ -102,7 +102,7 @@ def test_sweep_over_files_is_labelled_by_their_names(toy, tmp_path, monkeypatch)
     lists = "sweep: {cluster.compute.file: [one/times.csv, two/times.csv]}"
     path.write_text(path.read_text() + lists)
     monkeypatch.chdir("/")
-    one, two = sweep(load(path), tmp_path / "out", jobs=2)
+    one, two = sweep(load(path), tmp_path / "out")
     assert [one.labels, two.labels] == [
         {"cluster.compute.file": f"{name}/times.csv"} for name in ("one", "two")
     ]
@@ -139,7 +139,9 @@ def test_file_changed_after_load_is_refused(
 # ------------------------------------------------------------------------------------------
 # defaults are left out
 
-CONFIGS = sorted(examples().values())
+CONFIGS = examples()
+LONG = ("networks/", "published/", "studies/")
+"""Their many runs take seconds to validate, and have the same keys as others."""
 
 
 def deciding(config):
@@ -150,8 +152,16 @@ def deciding(config):
     return json.dumps({**resolved, "sweep": list(resolved["sweep"].items())}, sort_keys=True)
 
 
-def test_digest_is_equal_for_equal_settings_only():
-    every = [spec for path in CONFIGS for spec in runs(load(path))]
+@pytest.mark.parametrize(
+    "names",
+    [
+        [name for name in CONFIGS if not name.startswith(LONG)],
+        pytest.param(list(CONFIGS), marks=pytest.mark.slow),
+    ],
+    ids=["short", "all"],
+)
+def test_digest_is_equal_for_equal_settings_only(names):
+    every = [spec for name in names for spec in runs(load(CONFIGS[name]))]
     digests = {}
     for spec in every:
         digests.setdefault(spec.digest, set()).add(deciding(spec.config))

@@ -109,7 +109,7 @@ def test_index_without_finished_runs_is_refused(tmp_path):
         load_results(tmp_path)
 
 
-def test_result_of_another_version_is_named(folder, toy, capsys):
+def test_result_of_another_version_is_named(folder, toy, drawn, capsys):
     path, content = first_of(folder)
     write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
     command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent), "--all"]
@@ -128,7 +128,7 @@ def test_result_of_another_version_is_named(folder, toy, capsys):
     assert "by laggard" not in output.err
 
 
-def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, capsys):
+def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, drawn, capsys):
     """The quickstart, a grid based on it, and `run` of the same config have one name."""
     folder = tmp_path / "out" / "toy"
     seeds, rates = "sweep: {seed: [0, 1]}", "sweep: {task.noise: [0.1, 0.2, 0.3]}"

@@ -112,8 +112,7 @@ def test_sweep_without_learning_keeps_its_order(toy, tmp_path):
     assert [row for row, _, name in rank(results).cells if name == "time"] == [(4,), (2,), (3,)]
 
 
-def test_sweep_prints_a_row_per_method(toy, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
+def test_sweep_prints_a_row_per_method(toy, tmp_path, drawn, capsys):
     axes = f"{METHODS}, learning.lr: [0.01, 0.05], seed: [0, 1]"
     path = toy(f"sweep: {{{axes}}}", text=DIGITS)
     assert main(["sweep", str(path), "--out", str(tmp_path)]) == 0

@@ -106,7 +106,7 @@ def test_tune_changes_no_run(study):
     assert tuning_config(load(study())).tune is None
 
 
-def test_command_prints_the_choice(study, tmp_path, capsys):
+def test_command_prints_the_choice(study, tmp_path, drawn, capsys):
     out = str(tmp_path / "out")
     assert main(["sweep", str(study()), "--out", out, "--dry-run"]) == 0
     assert "then the seeds that report" in capsys.readouterr().out
