@@ -215,8 +215,10 @@ def test_names_are_defined_once():
 
 
 def test_name_defined_twice_is_found():
-    found = sources()
-    found["laggard.models.flat"] += "\n\ndef resolve_topology():\n    pass\n"
+    every = sources()
+    found = {name: source for name, source in every.items() if "def resolve_topology" in source}
+    assert len(definitions(found)["resolve_topology"]) == 1
+    found["laggard.models.flat"] = every["laggard.models.flat"] + "\n\nresolve_topology = None\n"
     assert len(definitions(found)["resolve_topology"]) == 2
 
 
