@@ -110,7 +110,7 @@ class Bowl:
     epoch: int = 20
     lanes: int = 1 << 20
 
-    @property
+    @cached_property
     def curvature(self) -> Tensor:
         """The eigenvalues h `(params,)`, over two orders of magnitude."""
         return torch.logspace(0, -2, self.dim, dtype=torch.float64)
@@ -125,10 +125,11 @@ class Bowl:
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         while True:
-            draws = torch.from_numpy(np.stack([rng.standard_normal(self.dim) for rng in rngs]))
+            draws = [rng.standard_normal(self.dim) for rng in rngs]
             if len(draws) == 1:
-                draws = draws[0]
-            yield draws
+                yield torch.from_numpy(draws[0])
+            else:
+                yield torch.from_numpy(np.stack(draws))
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
@@ -142,6 +143,8 @@ class Bowl:
 
 
 TRIAL_RATE = 0.02
+MEMBER_RATES = (1.0, 3.0, 0.3)
+"""Learning rates of the members of an ensemble, relative to that of the rule."""
 RULES = (Rule(SGD(momentum=0.5), lr=TRIAL_RATE), Rule(lr=TRIAL_RATE))
 """Rules of the trial: the first that the algorithm does not refuse."""
 PATIENCE = 100
@@ -180,6 +183,16 @@ class Trial:
     def outcome(self) -> Outcome:
         """One run, which several identities look at."""
         return self.run()
+
+    @property
+    def learning_seeds(self) -> list[int]:
+        """A seed for each member of `ensemble`."""
+        return [self.seed + member for member in range(len(MEMBER_RATES))]
+
+    @cached_property
+    def ensemble(self) -> Outcome:
+        """One run of a member for each of `MEMBER_RATES`, which several identities look at."""
+        return self.run(self.with_rates(*MEMBER_RATES), learning_seeds=self.learning_seeds)
 
     @property
     def slices(self) -> int:
