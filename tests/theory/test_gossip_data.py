@@ -53,8 +53,8 @@ OPTIMUM = np.full(P, (h * a).sum() / h.sum())
 """Where the mean of the nodes' losses is least, at every node."""
 
 
-def stand_still(graph, name, rule, members=1, **settings):
-    """Where the nodes' models `(members, workers)` end on h_i (x - a_i)^2 / 2 without noise.
+def stand_still(graph, name, rule, steps, members=1, **settings):
+    """The nodes' models `(members, workers)` after many steps on h_i (x - a_i)^2 / 2 without noise.
 
     One node is twice, another five times as slow as the others.
     """
@@ -65,7 +65,7 @@ def stand_still(graph, name, rule, members=1, **settings):
         replace(on(GRAPHS[graph], P), slowdowns=slow),
         method(name, rule, **settings),
         task,
-        stop=Stop(updates=600),
+        stop=Stop(updates=steps),
         learning_seeds=range(members),
         observe=note_reads(reads),
     )
@@ -92,17 +92,17 @@ def is_at(text, expected, found, source, rtol):
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_averages_of_models_have_bias_of_closed_form(graph):
     """D-PSGD stands still beside the minimum; quasi-global momentum stands where it does."""
-    lr, W = 0.1, mixing_on(graph)
+    lr, W = 0.3, mixing_on(graph)
     combined = np.linalg.solve(np.eye(P) - W + lr * H, lr * h * a)
     for order, form, point in (
         (ORDERS[0], "(I - W + lr H)^-1 lr H a", combined),
         (ORDERS[1], "(I - W (I - lr H))^-1 W lr H a", adapted(graph, lr)),
     ):
-        (found,) = stand_still(graph, "dpsgd", Rule(lr=lr), order=order)
+        (found,) = stand_still(graph, "dpsgd", Rule(lr=lr), 150, order=order)
         is_at(f"dpsgd, {order}, {graph}: x -> {form}", point, found, "derived", 1e-12)
         text = f"dpsgd, {order}, {graph}: not where the mean loss is least"
         differ(text, torch.tensor(OPTIMUM), torch.tensor(found), source="derived")
-    (found,) = stand_still(graph, "qg_dsgdm", Rule(SGD(momentum=0.9), lr=lr))
+    (found,) = stand_still(graph, "qg_dsgdm", Rule(SGD(momentum=0.9), lr=lr), 300)
     text = f"qg_dsgdm, momentum 0.9, {graph}: x -> where dpsgd, adapt_then_combine, stands still"
     is_at(text, adapted(graph, lr), found, "derived", 1e-12)
 
@@ -113,6 +113,8 @@ CORRECTED = {
     "d2, W": ("d2", {"lazy": False}, TANG, 1e-9),
     "relay_sgd": ("relay_sgd", {}, VOGELS, 1e-12),
 }
+SLOWEST = ("gradient_tracking", "path")
+"""Reaches the minimum in 420 steps at rates of which the others need 250 at twice these."""
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -120,9 +122,10 @@ CORRECTED = {
 def test_corrected_gossip_reaches_minimum_of_mean_loss(name, graph):
     """Where the nodes' losses differ, they stand still at sum_i h_i a_i / sum_i h_i alone."""
     kind, settings, source, rtol = CORRECTED[name]
-    momentum, lr = torch.tensor([[[0.0], [0.5]], [[0.1], [0.05]]], dtype=torch.float64)
-    found = stand_still(graph, kind, Rule(SGD(momentum), lr), members=2, **settings)
-    for member, words in enumerate(("lr 0.1", "lr 0.05, momentum 0.5")):
+    rate, steps = (0.1, 600) if (name, graph) == SLOWEST else (0.2, 300)
+    momentum, lr = torch.tensor([[[0.0], [0.5]], [[rate], [rate / 2]]], dtype=torch.float64)
+    found = stand_still(graph, kind, Rule(SGD(momentum), lr), steps, members=2, **settings)
+    for member, words in enumerate((f"lr {rate:g}", f"lr {rate / 2:g}, momentum 0.5")):
         text = f"{name}, {graph}, {words}: x -> the minimum"
         is_at(text, OPTIMUM, found[member], source, rtol)
 
@@ -401,7 +404,7 @@ def test_random_matchings_match_loop(graph):
 
 def test_mean_mixing_is_that_of_laplacian():
     """Each node starts at a unit vector, so that after a step its model is its row of W."""
-    c, weight, coins = 0.4, 0.15, 200
+    c, weight, coins = 0.4, 0.15, 100
     topology, edges = MATCHED["wheel"]
     matrices = []
     for coin in range(coins):
