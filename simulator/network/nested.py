@@ -44,7 +44,11 @@ def compile_filling() -> ModuleType:
 
 def _compile_entries(module: ModuleType) -> ModuleType:
     for name, arguments in FILLING_ENTRIES.items():
-        getattr(module, name).compile(arguments)
+        entry = getattr(module, name)
+        entry.compile(arguments)
+        # A clock begins at the integer 0, which is converted: compiled for it, the function would
+        # be added to the files, and the next process would find their seal broken.
+        entry.disable_compile()
     return module
 
 

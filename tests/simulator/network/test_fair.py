@@ -163,16 +163,18 @@ def test_compiled_rates_are_those_of_plain_code(seed):
     state = rng.uniform(1, 9, (len(rows), 5)) * [1000, 1, 1, 1, 1000]
     after = []
     for module in (nested.compile_filling(), filling):
-        rates = module.max_min_rates(rows, flows, capacity)
-        np.testing.assert_allclose(rates, max_min(crosses, capacity), rtol=1e-12)
         known = state.copy()
-        first = module.advance(10.0, rows, known, flows, capacity, 1e-12)
+        first = module.advance(10, rows, known, flows, capacity, 1e-12)
+        rates = known[:flows, filling.RATE]
+        np.testing.assert_allclose(rates, max_min(crosses, capacity), rtol=1e-12)
         ends = known[:flows, filling.END]
         assert first == ends.min()
         due = module.due(first, math.ulp(first), known, flows)
         assert due.tolist() == np.flatnonzero(ends <= first * (1 + 1e-11))[::-1].tolist()
         after.append(known)
     assert (after[0] == after[1]).all()
+    # The integer moment, as a clock's first one, has not led to compiling another function.
+    assert len(nested.compile_filling().advance.signatures) == 1
 
 
 N, BYTES, BANDWIDTH = 300, 7.0, 11.0
