@@ -35,7 +35,7 @@ from laggard.simulator.timing.events import Message, Receive
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
 LR = 0.03
-UPDATES = 40
+UPDATES = 20
 ONE = Cluster(workers=1)
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LAWS: dict[str, Distribution] = {
