@@ -223,8 +223,8 @@ def test_buffer_is_divided_by_its_answers():
 
 @pytest.mark.parametrize(("in_flight", "buffer"), [(10, 1), (10, 5), (20, 5)])
 def test_mean_staleness_of_buffered_answers(in_flight, buffer):
-    outcome = timed("fedbuff", 20, 15_000 // buffer, in_flight=in_flight, buffer=buffer)
-    staleness = outcome.updates["staleness"][2000:]
+    outcome = timed("fedbuff", 20, 6000 // buffer, in_flight=in_flight, buffer=buffer)
+    staleness = outcome.updates["staleness"][1000:]
     text = f"fedbuff, {in_flight} in flight, K = {buffer}: mean staleness (C - 1) / K"
     mean_is(text, (in_flight - 1) / buffer, batch_means(staleness), source="derived")
 
@@ -241,7 +241,7 @@ def test_round_lasts_as_long_as_its_slowest_client():
 
 
 def test_arrivals_before_the_time_out():
-    outcome = timed("fedavg", 40, 1000, clients=10, timeout=0.7)
+    outcome = timed("fedavg", 40, 500, clients=10, timeout=0.7)
     arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
     text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
     mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
@@ -263,12 +263,11 @@ def test_clients_are_drawn_by_samples():
         seconds += shares[first] * others / others.sum()
     for drawn, expected in ((1, shares), (2, shares + seconds)):
         algorithm = method("fedavg", Rule(), local_steps=1, clients=drawn, sample="by_samples")
-        outcome = simulate(
-            Cluster(4, Exponential(1.0)), algorithm, Uneven(), stop=Stop(updates=3000)
-        )
+        stop = Stop(updates=1000)
+        outcome = simulate(Cluster(4, Exponential(1.0)), algorithm, Uneven(), stop=stop)
         workers, rounds = outcome.updates["worker"], outcome.updates["version"]
         for client in range(4):
-            is_in = np.bincount(rounds[workers == client], minlength=3000).astype(float)
+            is_in = np.bincount(rounds[workers == client], minlength=1000).astype(float)
             text = f"fedavg, {drawn} of 4 by samples: share of rounds of client {client}"
             mean_is(text, float(expected[client]), is_in, source=LI)
 
@@ -291,7 +290,7 @@ def test_clients_drawn_by_samples_count_equally():
 
 def test_first_of_more_clients_than_needed():
     """The mean time of the first C of n exponential times is 1/n + .. + 1/(n - C + 1)."""
-    outcome = timed("fedavg", 60, 2000, clients=10, select=1.3)
+    outcome = timed("fedavg", 60, 700, clients=10, select=1.3)
     rounds = np.diff(np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"]))
     expected = sum(1 / left for left in range(4, 14))
     text = "fedavg, the first 10 of 13 asked: 1/13 + .. + 1/4 a round"

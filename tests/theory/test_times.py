@@ -75,7 +75,7 @@ def test_update_takes_kth_duration_with_cancelling(name):
     """All workers restart after every update, which takes the K-th smallest of P durations."""
     K, law, source, expected, wrong = FIRST[name]
     cluster = Cluster(workers=EIGHT, compute=law)
-    seconds = update_times(cluster, method("k_sync", wait_for=K, cancel=True), 2000)
+    seconds = update_times(cluster, method("k_sync", wait_for=K, cancel=True), 800)
     mean_is(
         f"k_sync, P = {EIGHT}, wait_for = {K}, cancel, {name}",
         expected,
@@ -91,7 +91,7 @@ def test_late_gradients_lengthen_updates(P, K, expected):
     independent Monte Carlo gives three digits.
     """
     seconds = update_times(
-        Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 10_000
+        Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 4000
     )
     text, cancelled = f"k_sync, P = {P}, wait_for = {K}, no cancel", harmonic(P) - harmonic(P - K)
     mean_is(
@@ -108,12 +108,12 @@ def test_groups_take_k_mini_batches():
     """An update takes K mini-batches from any workers, or from K distinct ones."""
     P, K = EIGHT, THREE
     cluster = Cluster(workers=P, compute=Exponential(1.0))
-    seconds = update_times(cluster, method("k_batch_sync", gradients=K), 4000)
+    seconds = update_times(cluster, method("k_batch_sync", gradients=K), 2000)
     text = f"k_batch_sync, P = {P}, K = {K}, exponential: K / (P mu)"
     mean_is(text, K / P, seconds, source=DUTTA, wrong=K_OF_P)
-    seconds = update_times(cluster, method("k_batch_sync", gradients=2 * P), 1000)
+    seconds = update_times(cluster, method("k_batch_sync", gradients=2 * P), 500)
     mean_is(f"k_batch_sync, P = {P}, K = 2 P, exponential: K / (P mu)", 2.0, seconds, source=DUTTA)
-    seconds = batch_means(update_times(cluster, method("k_async", wait_for=K), 4000), 100)
+    seconds = batch_means(update_times(cluster, method("k_async", wait_for=K), 2000), 100)
     text = f"k_async, P = {P}, K = {K}, exponential: (H_P - H_(P-K)) / mu"
     mean_is(text, K_OF_P, seconds, source=DUTTA, wrong=K / P)
 
