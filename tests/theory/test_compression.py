@@ -439,9 +439,9 @@ def standing_still(name, feedback, lr, updates, **settings):
         ("sync_ps", 0.2, 250, False),
         ("all_reduce", 0.2, 250, False),
         ("malenia", 0.2, 250, False),
-        ("ringleader", 0.05, 1200, False),
+        ("ringleader", 0.1, 500, False),
         ("sync_ps", 0.2, 300, True),
-        ("ringleader", 0.03, 2000, True),
+        ("ringleader", 0.08, 700, True),
     ],
 )
 def test_ef21_reaches_minimum_of_mean_loss(name, lr, updates, both_ways):

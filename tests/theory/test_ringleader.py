@@ -79,8 +79,8 @@ def test_shards_of_different_order_stand_at_minimum():
         dtype=torch.float64,
     )
     cluster = uneven((0.1, 0.3, 1), bandwidth=8.0, message_bytes=4.0, latency=0.01, sharing="fifo")
-    algorithm = method("ringleader", Rule(lr=0.05), shards=2)
-    outcome = simulate(cluster, algorithm, task, stop=Stop(updates=3000))
+    algorithm = method("ringleader", Rule(lr=0.1), shards=2)
+    outcome = simulate(cluster, algorithm, task, stop=Stop(updates=1000))
     rows = outcome.updates
     orders = [rows["worker"][rows["target"] == shard].tolist() for shard in (-1, -2)]
     assert orders[0] != orders[1]
