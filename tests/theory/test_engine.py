@@ -13,6 +13,7 @@ from laggard.simulator.timing.distributions import Gamma
 from tests.theory.statements import Statement, check, close, equal
 from tests.theory.trials import (
     UNEVEN,
+    brief,
     every,
     method,
     perceptron,
@@ -54,20 +55,12 @@ METHODS = {
 HASHES = "the seed of Python's hashes changes nothing"
 HERE = [name for name in IDENTITIES if name != HASHES]
 STEPS = 15
-FEW_LOCAL_STEPS = 4
-"""As many as streaming DiLoCo has fragments; with 32 a round is longer, and nothing else."""
 
 
 @cache
 def brief_trials():
     """A short trial of every method; identities share its runs."""
-    trials = {}
-    for name, make in ALGORITHMS.items():
-        local_steps = {field.name: field.default for field in fields(make)}.get("local_steps", 1)
-        if local_steps > FEW_LOCAL_STEPS:
-            make = partial(method, name, local_steps=FEW_LOCAL_STEPS)
-        trials[name] = trial_of(make, updates=STEPS)
-    return trials
+    return {name: trial_of(brief(name), updates=STEPS) for name in ALGORITHMS}
 
 
 @pytest.mark.parametrize("name", HERE)
