@@ -105,7 +105,9 @@ class Config(Part):
         workers = self.cluster.workers
         with _report_under_key(self):
             rule = self.learning.build(workers)
-            self.algorithm.build(workers, rule=rule).check_cluster(cluster)
+            algorithm = self.algorithm.build(workers, rule=rule)
+            algorithm.check_cluster(cluster)
+            algorithm.check_end(cluster, self.stop.build())
             check_periods(self.stop.build(), self.evaluate.build(), cluster)
         if self.stop.accuracy is not None and not self.task.measures_accuracy:
             problem = "expected null, since the task has no accuracy"

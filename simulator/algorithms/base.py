@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -20,6 +20,9 @@ from laggard.simulator.network.topology import (
 )
 from laggard.simulator.timing.failures import CrashRule
 from laggard.simulator.timing.roles import Role as Role
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.stopping import Stop
 
 
 class Algorithm(Settings):
@@ -134,6 +137,25 @@ class Algorithm(Settings):
         self._check_members(cluster)
         self._check_rule(workers)
         self.check(cluster)
+
+    def needed(self, workers: int) -> int:
+        """The workers without which there is no update, although others go on computing.
+
+        0 where those wait too, so that a run ends as stalled.
+        """
+        return 0
+
+    def check_end(self, cluster: Cluster, stop: "Stop") -> None:
+        """Raise `InvalidSettingError` where workers would compute for ever without an update."""
+        if stop.time is not None or stop.gradients is not None:
+            return
+        lost = {crash.worker for crash in cluster.crashes if crash.back is None}
+        if cluster.workers - len(lost) < self.needed(cluster.workers):
+            why = (
+                f"{type(self).__name__} makes no update without lost workers, and others compute on"
+            )
+            expected = f"a time, or stop.gradients, since {why}"
+            raise InvalidSettingError("Stop", "time", expected, None)
 
     def _check_rule(self, workers: int) -> None:
         rule: Rule | None = getattr(self, "rule", None)

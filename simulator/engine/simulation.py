@@ -78,6 +78,7 @@ class Simulation:
     ) -> None:
         algorithm = with_shapes(algorithm, task)
         algorithm.check_cluster(cluster)
+        algorithm.check_end(cluster, stop)
         check_periods(stop, evaluate, cluster)
         self.cluster = cluster = cluster.bound(seeds.cluster)
         self.members: Sequence[int] = range(cluster.workers)

@@ -156,6 +156,9 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
         first = params * fragment // self.fragments
         return slice(first, params * (fragment + 1) // self.fragments)
 
+    def needed(self, workers: int) -> int:
+        return count_awaited(self, self.quorum, workers)
+
     def worker(self, node: Node) -> Role:
         """A learner: make local steps, push after every H / F, and take merged fragments."""
         node.send(SERVER, None, size=0)  # announces the learner

@@ -155,6 +155,9 @@ class Malenia(PresentWeights):
 
     gradients: PositiveInt | None = None
 
+    def needed(self, workers: int) -> int:
+        return workers
+
     def contributions(
         self, gathered: Sequence[Gradient], workers: int
     ) -> Sequence[GradientPromise]:

@@ -34,6 +34,9 @@ class Ringleader(CompressingServer, Sharded):
 
     rule: Rule
 
+    def needed(self, workers: int) -> int:
+        return workers
+
     def worker(self, node: Node) -> Role:
         servers, encoder = Shards(node, self.shards), self.encoder(node)
         servers.announce()

@@ -11,6 +11,7 @@ from laggard.simulator import (
     Algorithm,
     AsyncPS,
     Cluster,
+    InvalidSettingError,
     Network,
     Rule,
     Stop,
@@ -18,7 +19,7 @@ from laggard.simulator import (
 )
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import Complete
-from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash
 from tests.simulator.engine.books import check_books
 
@@ -210,3 +211,16 @@ def test_nodes_that_crash_together_stop_waiting():
     partners = Partners()
     crashed(partners, Crash(workers=(0, 1), at=2.0, back=3.0), workers=2, time=9.0)
     assert sorted(partners.heard) == [(0, 3.0, False), (1, 3.0, False)]
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("delayed")])
+def test_run_with_lost_worker_ends_or_is_refused(name):
+    """Where the others compute on without an update, a run needs another end than updates."""
+    algorithm = ALGORITHMS[name](Rule())
+    cluster = Cluster(3, Exponential(0.01), slowdowns=[Crash(0, at=0.1)])
+    outcome = simulate(cluster, algorithm, stop=Stop(updates=20, gradients=5000))
+    has_no_end = outcome.reached == "gradients"
+    assert has_no_end == (algorithm.needed(workers=3) == 3)
+    if has_no_end:
+        with pytest.raises(InvalidSettingError, match=r"Stop\.time"):
+            simulate(cluster, algorithm, stop=Stop(updates=20))
