@@ -150,7 +150,8 @@ class Algorithm(Settings):
         if stop.time is not None or stop.gradients is not None:
             return
         lost = {crash.worker for crash in cluster.crashes if crash.back is None}
-        if cluster.workers - len(lost) < self.needed(cluster.workers):
+        left = cluster.workers - len(lost)
+        if 0 < left < self.needed(cluster.workers):  # a run without any worker ends as stalled
             why = (
                 f"{type(self).__name__} makes no update without lost workers, and others compute on"
             )
