@@ -94,7 +94,8 @@ def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
     columns = [column for column in columns if column not in in_common]
     with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         for column, value in in_common.items():
-            print(f"# {column}: {value}".rstrip(), file=file)
+            line = f"# {column}: {value}".rstrip()
+            file.write(f"{line}\n")
         rounded[columns].to_csv(file, index=False, lineterminator="\n")
     return path
 

@@ -152,9 +152,8 @@ class Algorithm(Settings):
         lost = {crash.worker for crash in cluster.crashes if crash.back is None}
         left = cluster.workers - len(lost)
         if 0 < left < self.needed(cluster.workers):  # a run without any worker ends as stalled
-            why = (
-                f"{type(self).__name__} makes no update without lost workers, and others compute on"
-            )
+            name = type(self).__name__
+            why = f"{name} makes no update without a lost worker, and the others compute for ever"
             expected = f"a time, or stop.gradients, since {why}"
             raise InvalidSettingError("Stop", "time", expected, None)
 

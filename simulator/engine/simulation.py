@@ -147,6 +147,7 @@ class Simulation:
         roles = dict(algorithm.roles(workers))
         rule: Rule | None = getattr(algorithm, "rule", None)
         if rule is not None and rule.needs_shapes:
+            # a node with a part of the model has a rule with the shapes of that part
             for rank, place in self._slices.items():
                 of_part = replace(algorithm, rule=rule.of_part(place))  # type: ignore[type-var]
                 roles[rank] = of_part.roles(workers)[rank]

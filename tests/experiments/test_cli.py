@@ -534,8 +534,8 @@ def test_ctrl_c_reports_saved_runs(laggard, toy, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(
-    ("number", "code", "said", "patience"),
-    [
+    ("number", "code", "word", "wait"),
+    [  # the seconds until the signal, or None: once the run is under way
         (signal.SIGINT, 130, "interrupted", 0),
         (signal.SIGINT, 130, "interrupted", 0.3),
         # test_sweeping.py interrupts a sweep under way
@@ -550,8 +550,8 @@ def test_signal_ends_the_process_without_a_traceback(
     tmp_path,
     number,
     code,
-    said,
-    patience,
+    word,
+    wait,
     ctrl_c,
     request,
 ):
@@ -564,19 +564,19 @@ def test_signal_ends_the_process_without_a_traceback(
     process.stdout.readline()  # the command has begun
     deadline = monotonic() + 60
     while (
-        patience is None
+        wait is None
         and not list(tmp_path.glob("out/toy/.*/config.yaml"))
         and monotonic() < deadline
     ):
         sleep(0.05)
-    sleep(0.1 if patience is None else patience)
+    sleep(0.1 if wait is None else wait)
     process.send_signal(number)
     process.send_signal(number)  # as `timeout` does
     _, err = process.communicate(timeout=20)
-    saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy; run the same command to complete it\n"
+    saved = f"{word}: 0 of 1 run saved in {tmp_path}/out/toy; run the same command to complete it\n"
     assert process.returncode == code
     # before it is known what is to be run
-    assert err == saved or (err == f"{said}\n" and patience is not None)
+    assert err == saved or (err == f"{word}\n" and wait is not None)
     assert not list(tmp_path.glob("out/toy/.*"))
 
 

@@ -304,9 +304,9 @@ def test_arrivals_divide_thin_bars_of_timeline(logged):
     fates = logged.updates[logged.updates["started"] < until]
     np.testing.assert_allclose(spans["on its way"], fates[["computed", "arrived"]], atol=1e-12)
     # the legend has these bars only where some gradient waits at the server
-    waited = fates["arrived"] < fates["time"]
-    assert ("arrived, not yet applied" in spans) == waited.any()
-    if waited.any():
+    waits = fates["arrived"] < fates["time"]
+    assert ("arrived, not yet applied" in spans) == waits.any()
+    if waits.any():
         queued = spans["arrived, not yet applied"]
         np.testing.assert_allclose(queued, fates[["arrived", "time"]], atol=1e-12)
     (ticks,) = labelled(axes, "update")

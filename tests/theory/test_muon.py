@@ -12,7 +12,7 @@ from torch.optim import _muon
 
 from laggard.simulator import Cluster, InvalidSettingError, Rule
 from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
-from laggard.simulator.learning.rules import Muon
+from laggard.simulator.learning.rules import SGD, Muon
 from laggard.simulator.learning.rules.contrib import muon
 from laggard.simulator.learning.rules.contrib.muon import (
     FACTORS,
@@ -187,6 +187,22 @@ def test_matrix_cut_by_shards_is_refused():
     algorithm = method("sync_ps", Rule(Muon(), lr=LR), shards=2)
     with pytest.raises(InvalidSettingError, match=r"Muon\.optimizer.* cut in two"):
         weights_after(Cluster(workers=2), algorithm, STAGED, 1)
+
+
+class OfWholeModels(SGD):
+    """An optimiser with shapes that does not say what it does with a part of a model."""
+
+    needs_shapes = True
+
+    def with_shapes(self, shapes):
+        return self
+
+
+def test_optimiser_of_whole_models_is_refused_on_parts():
+    algorithm = method("sync_ps", Rule(OfWholeModels()), shards=2)
+    with pytest.raises(InvalidSettingError, match=r"Rule\.optimizer"):
+        weights_after(Cluster(workers=2), algorithm, STAGED, 1)
+    weights_after(Cluster(workers=2), method("sync_ps", Rule(OfWholeModels())), STAGED, 1)
 
 
 def sending_more(own):

@@ -13,6 +13,7 @@ from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Derived, Promise, known
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.rules.optimizers import running
+from laggard.simulator.learning.weights import total
 from laggard.simulator.network.topology import SERVER
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SIZE_OF_SIGNS = 1 / BITS_PER_NUMBER
 
 
 def signs_of(values: "Tensor") -> "Tensor":
-    """1 or -1 for each of `values`; 1 for 0, since a bit has two values.
+    """1 or -1 for each of `values` `(ensemble, params)`; 1 for 0, since a bit has two values.
 
     NaN stays NaN, so that a diverged run is seen to be one.
     """
@@ -33,8 +34,7 @@ def signs_of(values: "Tensor") -> "Tensor":
 
 def vote(signs: "Sequence[Tensor]") -> "Tensor":
     """The sign of most workers, for each parameter."""
-    total = sum(signs[1:], start=signs[0])
-    return signs_of(total)
+    return signs_of(total(signs))
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,11 @@ class MindFlayer(Compressing):
         if cluster.slowdowns or not same_for_all:  # the share depends on the worker, or on time
             return
         durations = law.draw(random, DURATIONS_DRAWN)
-        pairs = {
-            (own_setting(worker, self.patience), own_setting(worker, self.success_rate)): None
+        pairs = [
+            (own_setting(worker, self.patience), own_setting(worker, self.success_rate))
             for worker in range(workers)
-        }
-        for limit, rate in pairs:
+        ]
+        for limit, rate in dict.fromkeys(pairs):
             expected_rate, words = 1.0, "any time"
             if limit is not None:
                 expected_rate, words = float(np.mean(durations <= limit)), f"{limit:g} s"
@@ -114,7 +114,7 @@ class MindFlayer(Compressing):
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
-        expected = math.fsum(  # B
+        expected = math.fsum(
             own_setting(worker, self.trials) * own_setting(worker, self.success_rate)
             for worker in range(node.workers)
         )

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Compensation(Protocol):
     """A correction for staleness.
 
+    Where it has `check_workers(workers)`, that raises `InvalidSettingError` for a number of workers
+    that it does not fit.
+
     Attributes:
         shared: whether all workers' gradients share one state, instead of one a worker; False for a
             compensation that does not say it.

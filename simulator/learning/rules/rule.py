@@ -82,8 +82,11 @@ class Rule(Settings):
         Raises:
             InvalidSettingError: the optimiser needs more of the model.
         """
-        optimizer: Any = self.optimizer
-        return replace(self, optimizer=optimizer.of_part(place))
+        of_part = getattr(self.optimizer, "of_part", None)
+        if of_part is None:
+            expected = "an optimiser of single numbers: no node has the whole model"
+            raise InvalidSettingError("Rule", "optimizer", expected, self.optimizer)
+        return replace(self, optimizer=of_part(place))
 
     @property
     def needs_shapes(self) -> bool:
