@@ -58,6 +58,16 @@ def test_config_in_other_units_is_the_same_run(values, tmp_path):
     assert digest_of(other) == digest_of(plain)
 
 
+def test_numbers_of_a_list_have_units(tmp_path):
+    path = tmp_path / "toy.yaml"
+    path.write_text(Template(CONFIG).substitute(PLAIN))
+    lists = ("[40 ms, 2]", "[0.04, 2 s]", "[0.04, 2]")
+    one, *others = (
+        digest_of(load(path, f"algorithm={{name: mindflayer, patience: {each}}}")) for each in lists
+    )
+    assert others == [one, one]
+
+
 def test_number_in_another_unit_is_rounded_once():
     rng = random.Random(0)
     for _ in range(1000):

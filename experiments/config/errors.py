@@ -156,6 +156,9 @@ def translate_error(
         problems.setdefault(path, []).append(item)
     translated = []
     for path, items in problems.items():
+        # of a list whose item is wrong, the types that are no lists have a problem too
+        if any(len(other) > len(path) and other[: len(path)] == path for other in problems):
+            continue
         key = ".".join(filter(None, (place, *path)))
         translated.append(_translate(key, items))
     first, *others = translated
