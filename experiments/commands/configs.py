@@ -61,6 +61,7 @@ def validate(args: Namespace) -> int:
         _warn_of_busy_servers(path, planned)
         _warn_of_starved_workers(path, planned)
         _note_members(path, planned)
+        _note_lost_workers(path, planned)
         members = sum(len(run.members) for run in planned)
         print(f"{path}: fine: {count(len(planned), 'run')}, {count(members, 'member')}")
     return code
@@ -115,6 +116,21 @@ def _note_members(path: str, planned: "Sequence[RunSpec]") -> None:
     if low == 0:
         note += "; with downtime: null none comes back"
     print(f"{path}: cluster.members: {note}")
+
+
+def _note_lost_workers(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Say who goes down for good: a crash without `back` is easily meant as a short one."""
+    for run in planned:
+        crashes = run.config.build_cluster().crashes
+        lost = {rank: crash.at for crash in crashes if crash.back is None for rank in crash.ranks}
+        if lost:
+            first = min(lost, key=lost.__getitem__)
+            note = f"{count(len(lost), 'worker')} of {run.config.cluster.workers} never returns"
+            if len(lost) > 1:
+                note = note.replace("returns", "return")
+            note += f": worker {first} goes down at {lost[first]:g} s, and its crash has no back"
+            print(f"{path}: cluster.slowdowns: {run.title}: {note}")
+            return
 
 
 def _warn_of_missing_data(path: str, planned: "Sequence[RunSpec]") -> None:

@@ -219,6 +219,9 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
         ConfigError: an override is no `key=value`, or a variant of the sweep would undo it.
     """
     for change in overrides:
+        if not isinstance(change, str):
+            expected = "expected each override as a string of its own, as in learning.lr=0.1"
+            raise ConfigError("", expected, format_value(change))
         key, equals, text = change.partition("=")
         shown = change
         if len(change) > 200:

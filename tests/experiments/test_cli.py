@@ -305,6 +305,33 @@ def test_validate_reports_share_of_workers_up(laggard, tmp_path, members, note):
     assert out.splitlines() == [*lines, f"{path}: fine: 1 run, 1 member"]
 
 
+@pytest.mark.parametrize(
+    ("crashes", "lost"),
+    [
+        ("{worker: 0, at: 0.1, back: 0.5}", None),
+        ("{worker: 0, at: 0.1}", "1 worker of 4 never returns: worker 0 goes down at 0.1 s"),
+        (
+            "{workers: [1, 2], at: 2}, {worker: 3, at: 1}, {worker: 0, factor: 3}",
+            "3 workers of 4 never return: worker 3 goes down at 1 s",
+        ),
+    ],
+)
+def test_validate_names_workers_lost_for_good(laggard, tmp_path, crashes, lost):
+    path = tmp_path / "down.yaml"
+    path.write_text(
+        f"cluster: {{workers: 4, slowdowns: [{crashes}]}}\ntask: {{model: timing}}\n"
+        "algorithm: async_ps\nstop: {updates: 9}\n"
+    )
+    code, out, err = laggard("validate", path)
+    first = out.splitlines()[0]
+    assert (code, err) == (0, "")
+    if lost:
+        assert first.startswith(f"{path}: cluster.slowdowns: ")
+        assert lost in first
+    else:
+        assert first.startswith(f"{path}: fine")
+
+
 def test_plot_draws_runs_and_sweeps(laggard, toy, drawn):
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()

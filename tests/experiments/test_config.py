@@ -57,6 +57,8 @@ def test_unreadable_file_is_named(tmp_path):
 def test_malformed_override_is_named(toy):
     assert refusal(toy(), "lr") == "lr: expected an override key=value, as in learning.lr=0.1"
     assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
+    in_a_list = refusal(toy(), ["learning.lr=0.1"])
+    assert in_a_list.startswith("['learning.lr=0.1']: expected each override as a string")
 
 
 def test_missing_gpu_is_refused(stragglers, monkeypatch):
