@@ -67,7 +67,8 @@ def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient
         def compute(self, weights: Tensor, *args: Any, **options: Any) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
             work: Work = super().compute(weights, *args, **options)
-            gradients.append(work.value)
+            if work.value is not None:  # endless work, of a node that waits for others or leaves
+                gradients.append(work.value)
             return work
 
         def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:

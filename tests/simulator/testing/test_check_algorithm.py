@@ -5,6 +5,7 @@ all built-in ones.
 import importlib
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,18 +13,25 @@ import pytest
 import torch
 
 from laggard.simulator import (
+    ADPSGD,
     SERVER,
     Algorithm,
+    AllReduce,
     AsyncPS,
     Cluster,
     Delayed,
+    Downpour,
     InvalidSettingError,
+    MindFlayer,
+    Network,
     Rule,
     Timing,
 )
 from laggard.simulator.learning.rules import RMSProp
 from laggard.simulator.testing import IDENTITIES, check_algorithm, identities, trial, trial_of
-from laggard.simulator.timing.distributions import Exponential
+from laggard.simulator.timing.distributions import Exponential, Gamma
+from laggard.simulator.timing.members import Members
+from laggard.simulator.timing.slowdowns import Crash
 
 HERE = [name for name in IDENTITIES if "hashes" not in name]
 """The identities that are checked without another process."""
@@ -345,6 +353,43 @@ def test_custom_task_and_cluster_are_checked(perceptron):
 
     check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=Timing(), updates=20)
     check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=perceptron, updates=10)
+
+
+GAMMA = Gamma(0.01, cv=0.4)
+ALONE = Crash(2, at=0.01, back=0.02)
+OF_USERS = {
+    "nodes that wait for others": (
+        "weights are values",
+        partial(AllReduce, on_crash="shrink"),
+        Cluster(4, compute=GAMMA, slowdowns=[ALONE]),
+    ),
+    "nodes that leave": (
+        "weights are values",
+        ADPSGD,
+        Cluster(4, compute=GAMMA, members=Members(uptime=Exponential(0.05), downtime=0.05)),
+    ),
+    "slices of which a crash drops two": (
+        "every gradient and message is accounted for",
+        partial(Downpour, shards=3),
+        Cluster(
+            3,
+            compute=GAMMA,
+            slowdowns=[Crash(2, at=0.06, back=0.07)],
+            network=Network(bandwidth=1e3, latency=1e-3, sharing="fifo"),
+        ),
+    ),
+    "times that suit the cluster": (
+        "ties fall in the order of scheduling",
+        partial(MindFlayer, patience=0.3),
+        Cluster(3, compute=GAMMA),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_USERS)
+def test_cluster_of_the_user_is_checked(name):
+    identity, algorithm, cluster = OF_USERS[name]
+    IDENTITIES[identity](trial_of(algorithm, cluster=cluster, updates=20))
 
 
 SEEDS = {
