@@ -195,7 +195,8 @@ def check_ties(trial: Trial) -> None:
     The order of workers in a tie is not part of the identity: an exchange of two workers may change
     a run, since a ring has neighbours and a warm start has a first replica.
     """
-    network = Network(topology=trial.cluster.network.topology)
+    given = trial.cluster.network
+    network = Network(topology=given.topology, sharing=given.sharing)
     at_once = replace(trial.cluster, apply_seconds=0.0, receive_seconds=0.0, reply_seconds=0.0)
     # the cluster's own mean, since a method may have been given times that suit it
     mean = trial.cluster.compute.mean

@@ -378,6 +378,11 @@ OF_USERS = {
             network=Network(bandwidth=1e3, latency=1e-3, sharing="fifo"),
         ),
     ),
+    "messages that leave one after another": (
+        "ties fall in the order of scheduling",
+        partial(AllReduce, ring_slices=2),
+        Cluster(3, compute=GAMMA, network=Network(bandwidth=1e4, sharing="fifo")),
+    ),
     "times that suit the cluster": (
         "ties fall in the order of scheduling",
         partial(MindFlayer, patience=0.3),
