@@ -3,6 +3,7 @@ all built-in ones.
 """
 
 import importlib
+import math
 import random
 from dataclasses import dataclass
 from functools import partial
@@ -389,6 +390,13 @@ OF_USERS = {
         Cluster(3, compute=GAMMA),
     ),
 }
+
+
+def test_method_for_a_law_is_not_tried_with_ties():
+    law = Exponential(0.01)
+    given = partial(MindFlayer, patience=0.01, success_rate=1 - math.exp(-1))
+    made = trial_of(given, cluster=Cluster(3, compute=law), updates=20)
+    assert IDENTITIES["ties fall in the order of scheduling"](made) is False
 
 
 @pytest.mark.parametrize("name", OF_USERS)
