@@ -120,8 +120,11 @@ def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
 
 def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Two slices per message: on the sender's up link and on the receiver's down link."""
-    yield _link_slices(sent, "sender", UP, " to " + sent["receiver"].map(machine))
-    yield _link_slices(sent, "receiver", DOWN, " from " + sent["sender"].map(machine))
+    # as text: of no messages, pandas maps ranks to integers
+    receivers = sent["receiver"].map(machine).astype(str)
+    senders = sent["sender"].map(machine).astype(str)
+    yield _link_slices(sent, "sender", UP, " to " + receivers)
+    yield _link_slices(sent, "receiver", DOWN, " from " + senders)
 
 
 def _link_slices(sent: pd.DataFrame, end: str, kind: str, other_end: pd.Series) -> pd.DataFrame:
@@ -131,7 +134,7 @@ def _link_slices(sent: pd.DataFrame, end: str, kind: str, other_end: pd.Series) 
     slices["end"] = sent["arrived"]
     slices["key"] = sent.index
     slices["kind"] = kind
-    slices["name"] = sent["content"].astype(str) + other_end.astype(str)
+    slices["name"] = sent["content"].astype(str) + other_end
     slices["args"] = sent[["bytes", "status"]].to_dict("records")
     return slices
 

@@ -134,6 +134,15 @@ def test_window_keeps_events_that_overlap_it(line):
     assert {event["id"] for event in found if event["ph"] in "stf"} == {1}
 
 
+def test_recorded_run_without_messages_has_a_trace(toy, tmp_path):
+    alone = toy(text=LINE.replace("record", "algorithm: all_reduce\nrecord"))
+    result = run(load(alone), tmp_path)
+    found = traced(result)
+    assert len(result.messages) == 0
+    assert broken(json.dumps({"traceEvents": found})) == []
+    assert sum(event.get("cat") == "computing" for event in found) == 2
+
+
 def damage(event, **changes):
     return {key: value for key, value in {**event, **changes}.items() if value is not ...}
 
