@@ -190,7 +190,8 @@ def draw_timelines(results: Sequence[Result], most: int) -> Any:
         most: gradients of a run that the chart holds, from the start.
     """
     updates = [result.updates.sort_values("started").head(most) for result in results]
-    top = max(1, *(int(rows["staleness"].max()) for rows in updates if len(rows)))
+    stalest = [int(rows["staleness"].max()) for rows in updates if len(rows)]
+    top = max([1, *stalest])
     chart = _chart(0, "worker", tags=["timeline"])
     chart.x_range = Range1d(bounds=(0, None))
     bars = []

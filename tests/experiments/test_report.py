@@ -181,6 +181,12 @@ def test_timeline_has_the_gradients_and_their_staleness(toy, tmp_path):
     assert max(between) > 1
 
 
+def test_page_of_runs_without_updates(toy, tmp_path):
+    config = load(toy(), "stop={time: 1e-9}", "sweep={learning.lr: [0.1, 0.2]}")
+    found = sweep(config, tmp_path, jobs=1)
+    assert faults(report_page(found, "Nothing yet?")) == []
+
+
 @pytest.mark.parametrize(
     ("place", "fault"),
     [
