@@ -356,8 +356,9 @@ def test_run_without_applied_gradients_is_drawn(asynchronous):
         figure.draw_without_rendering()
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
-@pytest.mark.parametrize("draw", [figures.timeline, figures.comparison])
+@pytest.mark.parametrize(
+    ("draw", "suffix"), [(figures.timeline, ".png"), (figures.comparison, ".svg")]
+)
 def test_figure_is_written_in_format_of_suffix(tmp_path, backup, draw, suffix):
     path = tmp_path / "made" / f"figure{suffix}"
     of = [backup] if draw is figures.comparison else backup

@@ -138,7 +138,7 @@ def test_names_follow_order_of_sweep_from_top(grid):
     assert labels == ["method = none", "method = best", "method = middling"]
 
 
-@pytest.mark.parametrize("panels", [1, 3, 5])
+@pytest.mark.parametrize("panels", [1, 5])
 def test_lowest_panel_of_column_names_learning_rates(grid, panels):
     figure = figures.cliff(
         [run for number in range(panels) for run in swept(grid, method=f"m{number}")]

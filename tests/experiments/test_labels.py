@@ -12,10 +12,11 @@ from matplotlib.text import Text
 from laggard import ConfigError, load, load_results, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
-from laggard.experiments.figures import ENTRIES, save
+from laggard.experiments.figures import ENTRIES
 from laggard.experiments.results.formats import format_table
 from laggard.experiments.results.measures import summary
 from laggard.experiments.results.tables import FORMATS, table
+from tests.experiments.conftest import TOY
 
 LABELS = [
     "$x_$",
@@ -29,14 +30,16 @@ LABELS = [
 QUESTION = "$a_$ <b>x</b>\n\\input{y} **z**?"
 
 
-@pytest.fixture
-def results(toy, tmp_path):
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labels")
     variants = {
         label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)
     }
-    config = load(toy(f"sweep: {json.dumps({'m': variants})}\nquestion: {json.dumps(QUESTION)}"))
-    sweep(config, tmp_path / "out")
-    return load_results(tmp_path / "out" / "toy")
+    more = f"sweep: {json.dumps({'m': variants})}\nquestion: {json.dumps(QUESTION)}"
+    (folder / "toy.yaml").write_text(TOY + more, encoding="utf-8")
+    sweep(load(folder / "toy.yaml"), folder / "out")
+    return load_results(folder / "out" / "toy")
 
 
 def unescape(text):
@@ -93,13 +96,13 @@ def test_error_has_no_control_characters(toy):
 @pytest.mark.parametrize(
     "function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__
 )
-def test_figures_show_dollar_signs(results, function, tmp_path):
+def test_figures_show_dollar_signs(results, function):
     try:
         figure = function([results[0], results[5]])
     except ValueError:  # it does not apply
         return
     # a formula that cannot be read is an error of its drawing
-    save(figure, tmp_path / "figure.png")
+    figure.draw_without_rendering()
     shown = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\\$", "$")
     assert "$x_$" in shown or "x_" not in shown
 
