@@ -119,7 +119,8 @@ STUDIES = [
 ]
 
 
-@pytest.mark.parametrize("scale", [None, "smoke"])
+# `test_documents.py` checks the keys of the full scale in CI
+@pytest.mark.parametrize("scale", [pytest.param(None, marks=pytest.mark.slow), "smoke"])
 @pytest.mark.parametrize(("question", "study"), STUDIES, ids=lambda of: getattr(of, "name", ""))
 def test_studies_are_valid_at_each_scale(question, study, scale):
     """Seeds that choose do not report: `load` refuses a study in which one does."""

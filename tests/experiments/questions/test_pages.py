@@ -34,14 +34,29 @@ class Net(nn.Sequential):
 """
 
 
-def test_pages_have_the_stored_numbers():
+@pytest.fixture(scope="module")
+def stored_pages():
+    """The texts of the pages, and the answers in them by question, which take seconds to decide."""
+    answers = {}
+
+    def record(question, decided, elsewhere=()):
+        answers[question.name] = decided
+        return numbers_block(question, decided, elsewhere)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("laggard.experiments.questions.pages.numbers_block", record)
+        texts = page_texts(ROOT / "REPRODUCTION.md", ROOT / "results" / "questions")
+    return texts, answers
+
+
+def test_pages_have_the_stored_numbers(stored_pages):
     """`laggard reproduce --stored --page REPRODUCTION.md` writes them."""
-    texts = page_texts(ROOT / "REPRODUCTION.md", ROOT / "results" / "questions")
+    texts, _ = stored_pages
     outdated = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
     assert [path.name for path in outdated] == []
 
 
-def test_stored_notebook_shows_the_present_answers():
+def test_stored_notebook_shows_the_present_answers(stored_pages):
     """Its output is stored; it is run again when a table of numbers changes."""
     notebook = json.loads((ROOT / "notebooks/08_questions.ipynb").read_text(encoding="utf-8"))
     outputs = "".join(
@@ -50,10 +65,10 @@ def test_stored_notebook_shows_the_present_answers():
         for output in cell.get("outputs", [])
         for line in output.get("data", {}).get("text/html", [])
     )
-    for name, question in QUESTIONS.items():
-        numbers = read_numbers(name)
-        if not numbers.empty:
-            assert escape(question.decide(numbers)[0].says, quote=False) in outputs
+    _, answers = stored_pages
+    for of_question in answers.values():
+        if of_question:
+            assert escape(of_question[0].says, quote=False) in outputs
 
 
 def test_numbers_change_the_block_only():
@@ -65,16 +80,18 @@ def test_numbers_change_the_block_only():
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_stored_numbers_answer(name):
+def test_stored_numbers_answer(stored_pages, name):
     """Each answer says something, a sentence is of a paper of the question, and seeds that had been
     seen bear no word.
     """
-    question, stored = QUESTIONS[name], read_numbers(name)
+    question = QUESTIONS[name]
+    answers = stored_pages[1][name]
     assert set(question.papers) <= {*works(), "notes"}
-    if stored.empty:
+    if read_numbers(name).empty:
         assert "Not run yet" in numbers_block(question, [])
         return
-    for answer in question.decide(stored):
+    assert answers
+    for answer in answers:
         assert answer.says
         assert answer.source in question.papers or not answer.paper
         if answer.seen and not answer.why:
@@ -120,8 +137,9 @@ def test_custom_network_keeps_our_numbers(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     command = ["reproduce", "average-seldom", "--scale", "smoke", "--jobs", "1", "--out", "out"]
+    command += ["--set", "task.batch=64"]
     assert main([*command, "--set", "task.model=own_nets:Net"]) == 0
-    assert "yours: task.model=own_nets:Net" in capsys.readouterr().out
+    assert ", task.model=own_nets:Net" in capsys.readouterr().out
     (kept_in,) = (tmp_path / "out/questions/smoke/yours").iterdir()
     kept = read_numbers("average-seldom", kept_in)
     assert set(kept["model"]) == {"own_nets:Net"}
