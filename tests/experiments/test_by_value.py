@@ -1,6 +1,7 @@
 """Plugins that are defined in `__main__`: other processes get them by value."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,13 +57,34 @@ def python(*words, folder, stdin=None):
     )
 
 
+SULKY = '''
+from dataclasses import dataclass
+from laggard.simulator import Algorithm
+
+@dataclass(frozen=True)
+class Sulky(Algorithm):
+    """Does nothing, and says so."""
+
+    def worker(self, node):
+        raise RuntimeError("I will not,\\nand that is that")
+        yield
+'''
+
+
 def test_script_sweeps_its_entry_in_processes(toy, tmp_path):
-    """Its method derives from `async_ps`, whose run in this process has the same bytes."""
+    """Its method derives from `async_ps`, whose run in this process has the same bytes.
+
+    One run fails in its worker, which loads its method from beside the config: a line says so, and
+    the others finish. One test for both, since worker processes start in seconds.
+    """
     (alone,) = contents_by_run(run(load(toy()), tmp_path / "alone").path.parent)
-    toy("sweep: {algorithm: ['__main__:Server', async_ps]}")
+    toy("sweep: {algorithm: ['__main__:Server', async_ps, 'sulky:Sulky']}")
+    (tmp_path / "sulky.py").write_text(SULKY)
     (tmp_path / "script.py").write_text(SCRIPT.replace("(1, 2)", "(2,)"))
     done = python("script.py", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    failure = r"run \w{12} \(algorithm = sulky:Sulky\): RuntimeError: I will not, and that is that"
+    assert re.search(rf"^.*SweepError: .*{failure}$", done.stderr, flags=re.MULTILINE)
     assert contents_by_run(tmp_path / "2/toy") == [alone, alone]
 
 

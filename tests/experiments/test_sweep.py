@@ -5,14 +5,16 @@ import re
 from pathlib import Path
 from time import process_time
 
+import pandas as pd
 import pytest
 import torch
 
-from laggard import ConfigError, load, run, sweep
+from laggard import ConfigError, load, sweep
 from laggard.experiments.config.document import read
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.parts import COMPENSATION, LEARNING, SCHEDULE
 from laggard.experiments.running.sweep import SweepError
+from laggard.simulator import simulate
 from laggard.simulator.learning.pool import MEMORY
 
 
@@ -234,39 +236,33 @@ def chosen(room, name, part):
 
 
 @pytest.mark.parametrize(("setting", "key", "values"), list(axes()))
-def test_ensemble_equals_its_single_runs(toy, tmp_path, setting, key, values):
+def test_ensemble_equals_its_single_runs(toy, setting, key, values):
     overrides = [setting, f"sweep.{key}={values}"]
     if "muon" in setting:  # it needs a hidden matrix
         overrides += [NETWORK, "threads=1"]
-    hold_to_singles(toy(), tmp_path, overrides)
+    hold_to_singles(toy(), overrides)
 
 
-def test_members_of_a_zip_equal_single_runs(toy, tmp_path):
+def test_members_of_a_zip_equal_single_runs(toy):
     zipped = "{learning.lr: [0.1, 0.03], learning.momentum: [0.5, 0.9]}"
-    hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
+    hold_to_singles(toy(), (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
 
 
-def hold_to_singles(path, out, overrides):
-    together = run(load(path, *overrides), out)
-    swept = RunSpec(together.config).members
-    assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), (
+def hold_to_singles(path, overrides):
+    spec = RunSpec(load(path, *overrides))
+    together = simulate(**spec.arguments())
+    assert len({tuple(row) for row in together.weights.tolist()}) == len(spec.members), (
         "the axis does nothing here"
     )
-    for member, values in enumerate(swept):
-        alone = run(
-            load(
-                path, *overrides, "sweep={}", *(f"{key}={value}" for key, value in values.items())
-            ),
-            out,
-        )
+    for member, values in enumerate(spec.members):
+        settings = [f"{key}={value}" for key, value in values.items()]
+        single = RunSpec(load(path, *overrides, "sweep={}", *settings))
+        alone = simulate(**single.arguments())
         assert torch.equal(together.weights[member], alone.weights[0])
-        assert_rows(together, member, alone)
-
-
-def assert_rows(together, member, alone):
-    rows = together.metrics[together.metrics["member"] == member].reset_index(drop=True)
-    columns = [name for name in alone.metrics if name != "member"]
-    assert rows[columns].equals(alone.metrics[columns])
+        rows = pd.DataFrame(together.metrics).query(f"member == {member}").reset_index(drop=True)
+        assert rows.drop(columns="member").equals(
+            pd.DataFrame(alone.metrics).drop(columns="member")
+        )
 
 
 def test_failed_run_does_not_stop_the_others(toy, tmp_path, monkeypatch):

@@ -50,42 +50,6 @@ def wait_for(condition, seconds=60.0):
         sleep(0.02)
 
 
-# ------------------------------------------------------------------------------------------------
-# the same results
-
-
-def test_failure_in_worker_gives_one_line_error(module, tmp_path):
-    """The failing run has a plugin algorithm, which the worker process loads from beside the
-    config.
-    """
-    module("sulky", SULKY)
-    path = tmp_path / "toy.yaml"
-    path.write_text(
-        "{task: {model: timing}, stop: {updates: 30}, sweep: {algorithm: [async_ps, sulky:Sulky]}}"
-    )
-    with pytest.raises(SweepError) as caught:
-        sweep(load(path), tmp_path / "out", jobs=2)
-    (line,) = caught.value.failures
-    assert re.fullmatch(
-        r"run \w{12} \(algorithm = sulky:Sulky\): RuntimeError: I will not, and that is that", line
-    )
-    assert [result.labels for result in caught.value.results] == [{"algorithm": "async_ps"}]
-
-
-SULKY = '''
-from dataclasses import dataclass
-from laggard.simulator import Algorithm
-
-@dataclass(frozen=True)
-class Sulky(Algorithm):
-    """Does nothing, and says so."""
-
-    def worker(self, node):
-        raise RuntimeError("I will not,\\nand that is that")
-        yield
-'''
-
-
 # -------------------------------------------------------------------------------------------------------
 # how many
 
