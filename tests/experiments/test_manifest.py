@@ -10,16 +10,25 @@ from laggard import load, load_results, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.results.files import ResultError, seal
 from laggard.experiments.results.result import open_run
-from tests.experiments.conftest import write_manifest
+from tests.experiments.conftest import TOY, write_manifest
 
 READ = ["run", "config", "status", "reached", "mileage", "gradients", "evaluated", "messages", "diverged", "seeds",
         "device", "threads", "versions", "files", "wall_seconds", "cpu_capability"]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The results of two runs, which no test changes."""
+    out = tmp_path_factory.mktemp("whole")
+    (out / "toy.yaml").write_text(f"{TOY}sweep: {{seed: [0, 1]}}", encoding="utf-8")
+    sweep(load(out / "toy.yaml"), out)
+    return out / "toy"
+
+
 @pytest.fixture
-def folder(toy, tmp_path):
-    sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path / "out")
-    return tmp_path / "out" / "toy"
+def folder(whole, tmp_path):
+    """A copy of them."""
+    return shutil.copytree(whole, tmp_path / "out" / "toy")
 
 
 def first_of(folder):
@@ -142,11 +151,10 @@ def test_two_grids_of_one_name_keep_their_files(toy, tmp_path, drawn, capsys):
 
     first, second = [{"seed": 0}, {"seed": 1}], [{"task.noise": noise} for noise in (0.1, 0.2, 0.3)]
     assert "another grid" not in asked("sweep")
-    assert main(["report", str(folder)]) == 0
+    (folder / "report.html").write_text("the report of the first grid", encoding="utf-8")
     whole = {
         name: (folder / name).read_bytes() for name in ("sweep.json", "figure.png", "report.html")
     }
-    capsys.readouterr()
     output = asked("sweep", grid=rates)
     (aside,) = folder.glob("sweep-*")
     assert f"is now {aside}\n" in output

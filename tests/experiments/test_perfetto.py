@@ -40,9 +40,11 @@ def tracks(found):
     }
 
 
-@pytest.fixture
-def line(toy, tmp_path):
-    return run(load(toy(text=LINE)), tmp_path)
+@pytest.fixture(scope="module")
+def line(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("line")
+    (folder / "line.yaml").write_text(LINE, encoding="utf-8")
+    return run(load(folder / "line.yaml"), folder)
 
 
 def test_one_workers_trace_follows_arithmetic(line):
@@ -100,8 +102,13 @@ def test_one_workers_trace_follows_arithmetic(line):
     assert first == [(phase, *stop) for phase, stop in zip("sttf", way, strict=True)]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize(
+    ("method", "recorded"),
+    [
+        *((method, True) for method in METHODS),
+        *((method, False) for method in ("local_sgd", "pipedream")),
+    ],
+)
 def test_trace_of_any_method_has_valid_format(method, recorded, tmp_path):
     """The methods have shards, stages, crashes, grouped gradients, or models without a server."""
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
