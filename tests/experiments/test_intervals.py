@@ -62,7 +62,8 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("seeds", [3, 5])
+# with three seeds the quantile of t is farthest from the normal one
+@pytest.mark.parametrize("seeds", [3, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", LAWS)
 def test_interval_covers_the_mean_at_its_rate(name, seeds):
     law = {**POSITIVE, **SHARES}[name]

@@ -291,7 +291,10 @@ def times_at(size):
     }
 
 
-@pytest.mark.parametrize("size", [2e5, 1e6, 8e6])
+# in CI a size between those of the calibrations
+@pytest.mark.parametrize(
+    "size", [pytest.param(2e5, marks=SLOW), 1e6, pytest.param(8e6, marks=SLOW)]
+)
 def test_two_message_sizes_predict_times_of_third(tmp_path, monkeypatch, size):
     """Latency, bandwidth and server time are fitted; the simulation then has the real times."""
     spec = timing_spec(tmp_path, f"cluster.network.message_bytes={size}")
