@@ -126,6 +126,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 def test_planted_imports_are_found(places):
     found = imported(list(PLANTED), places, PLANTED.values())
     for command, (_, line) in PLANTED.items():

@@ -124,7 +124,11 @@ def best_of(tries: int, ratio: Callable[[], float], enough: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "algorithm"), [("async_ps", AsyncPS(Rule())), ("sync_ps", SyncPS(Rule()))]
+    ("name", "algorithm"),
+    [
+        ("async_ps", AsyncPS(Rule())),
+        pytest.param("sync_ps", SyncPS(Rule()), marks=pytest.mark.slow),
+    ],
 )
 def test_cycle_costs_at_most_sixty_simpy_timeouts(name, algorithm):
     def direct() -> float:
@@ -162,7 +166,7 @@ def test_as_many_messages_are_always_under_way(kind):
         assert traffic.clock.now == pytest.approx(traffic.arrived * 1e-3, rel=0.15)
 
 
-@pytest.mark.parametrize("method", ["async_ps", "delayed"])
+@pytest.mark.parametrize("method", ["async_ps", pytest.param("delayed", marks=pytest.mark.slow)])
 def test_sixteen_workers_nearly_match_best_plain_loop(method):
     data = gradients.mnist_shaped(samples=2000, tested=20)
     given = {

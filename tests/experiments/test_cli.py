@@ -563,12 +563,12 @@ def test_ctrl_c_reports_saved_runs(laggard, toy, monkeypatch):
 @pytest.mark.parametrize(
     ("number", "code", "word", "wait"),
     [  # the seconds until the signal, or None: once the run is under way
-        (signal.SIGINT, 130, "interrupted", 0),
+        pytest.param(signal.SIGINT, 130, "interrupted", 0, marks=pytest.mark.slow),
         (signal.SIGINT, 130, "interrupted", 0.3),
         # test_sweeping.py interrupts a sweep under way
         pytest.param(signal.SIGINT, 130, "interrupted", None, marks=pytest.mark.slow),
-        (signal.SIGTERM, 143, "terminated", 0),
-        (signal.SIGTERM, 143, "terminated", 0.3),
+        pytest.param(signal.SIGTERM, 143, "terminated", 0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "terminated", 0.3, marks=pytest.mark.slow),
         (signal.SIGTERM, 143, "terminated", None),
     ],
 )
