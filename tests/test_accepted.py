@@ -16,6 +16,7 @@ from laggard.models.data import DataMissingError
 from laggard.simulator import simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import TOPOLOGIES
+from tests.cases import quick
 from tests.mutated import mutated_config, plain_config
 
 TOY = """\
@@ -65,19 +66,10 @@ def simulated(path, *overrides, updates=math.inf):
             assert outcome.reached in ends.split()
 
 
-def place(topology, colocated, workers):
-    """A graph of so many workers. One of one worker, and servers on workers' machines, are quick on
-    the method's own graph alone, and not both at once.
-    """
-    is_plain = colocated == "false" and workers == 4
-    is_odd = colocated == "true" and workers == 1
-    marks = []
-    if is_odd or (topology != "auto" and not is_plain):
-        marks.append(pytest.mark.slow)
-    return pytest.param(topology, colocated, workers, marks=marks)
-
-
-PLACES = [place(*values) for values in product(GRAPHS, ("false", "true"), (1, 4))]
+PLACES = quick(
+    product(GRAPHS, ("false", "true"), (1, 4)), only=[("auto", "false", 1), ("auto", "true", 4)]
+)
+"""`test_refusal_names_accepted_topologies` has the other topologies, of one method of each kind."""
 
 
 @pytest.mark.parametrize(("topology", "colocated", "workers"), PLACES)
@@ -123,7 +115,7 @@ def test_huge_graph_is_refused(toy):
         load(toy, graph, "algorithm=dpsgd")
 
 
-SHORT, LONG = 100, 3000
+SHORT, LONG = 25, 3000
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from laggard.simulator.learning.rules import (
 from laggard.simulator.timing.distributions import Gamma
 from tests.theory.trials import TORCH
 
-UPDATES = 24
+UPDATES = 10
 OPTIMISERS = {name: optimizer for name, (optimizer, _) in TORCH.items()}
 every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
 

@@ -20,7 +20,7 @@ from laggard.simulator.learning.rules.contrib.cgad import CGAD
 from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.learning.rules.rule import Rule as AnyRule
 from laggard.simulator.recording.metrics import FOLD, FOLD_ON_GPU, Learning
-from laggard.simulator.testing.trial import fitting, trial_of
+from laggard.simulator.testing.trial import Bowl, fitting, trial_of
 
 META = torch.device("meta")
 MEMBERS = 3
@@ -63,6 +63,19 @@ def afar(monkeypatch):
     return task
 
 
+class DistantBowl(Bowl):
+    """The quadratic on the meta device: what a method adds to its few operations is the method's."""
+
+    curvature = torch.empty(6, device=META)
+
+    def start(self, seeds):
+        return torch.empty(len(seeds), self.dim, device=META)
+
+    def batches(self, rank, rngs):
+        while True:
+            yield torch.empty(self.dim, device=META)
+
+
 def watched(algorithm, task, cluster=None, **given):
     """A run in which, from the first mini-batch on, nothing may wait."""
     trial, watch, batches = trial_of(algorithm, task=task), Blocking(), task.batches
@@ -88,7 +101,9 @@ def test_no_method_waits(afar, name):
     rules = [Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES), Rule(lr=RATES)]
     rule = fitting(ALGORITHMS[name], rules)
     few = {"local_steps": 4} if hasattr(ALGORITHMS[name], "local_steps") else {}
-    outcome = watched(lambda _: ALGORITHMS[name](rule, **few), afar(), learning_seeds=[0, 1, 2])
+    outcome = watched(
+        lambda _: ALGORITHMS[name](rule, **few), DistantBowl(), learning_seeds=[0, 1, 2]
+    )
     assert outcome.progress.updates >= 2
     assert outcome.evaluated > 0
     assert outcome.weights.device == META
