@@ -233,9 +233,7 @@ COMPRESSION = {
             "_next_estimate",
             lambda right: lambda self, value, compress: compression.Derived((value,), compress),
         ),
-        partial(
-            test_compression.test_ef21_reaches_minimum_of_mean_loss, "sync_ps", 0.2, 250, False
-        ),
+        partial(test_compression.test_ef21_reaches_minimum_of_mean_loss, "sync_ps", 0.2, 300, True),
     ),
     "numbers are rounded to the nearest level": (
         Replaced(

@@ -65,7 +65,7 @@ GOSSIP = {
     ),
     "D2 forgets what averages have changed": (
         Replaced(d2.D2, "worker", as_dpsgd("adapt_then_combine")),
-        partial(minimum, "d2, W", "ring"),
+        partial(minimum, "d2, W", "wheel"),
     ),
     "a schedule is ignored": (
         Replaced(Rule, "rate", lambda right: lambda self, state: self.lr),

@@ -114,7 +114,7 @@ NODES = {
         Replaced(
             Parts, "take", own_parts(lambda step: step.adds and step.cut == 4 and step.count == 1)
         ),
-        partial(test_collectives.test_all_reduce_equals_synchronous_server, 4),
+        partial(test_collectives.test_all_reduce_equals_synchronous_server, 6),
     ),
     "a ring sends whole models": (
         Replaced(

@@ -88,7 +88,7 @@ PIPELINES = {
     ),
     "a stage pushes its last micro-batch alone": (
         Replaced(staging.Carriage, "make_passes", one_gradient),
-        partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "sgd"),
+        partial(test_asynchronous_pipelines.test_stages_match_loop_over_recorded_order, "momentum"),
     ),
     "the answer to a stage has the whole model": (
         Replaced(

@@ -175,7 +175,7 @@ SERVERS = {
     ),
     "a fetch is due after every push": (
         Replaced(asynchronous.Downpour, "worker", settings(n_fetch=lambda self: self.n_push)),
-        partial(test_staleness.test_rarer_fetches_add_staleness, 2, 4, "constant"),
+        partial(test_staleness.test_rarer_fetches_add_staleness, 2, 4, "exponential"),
     ),
     "a replica pushes after every mini-batch": (
         Replaced(

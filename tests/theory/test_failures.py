@@ -38,9 +38,9 @@ def test_crash_with_fresh_checkpoint_is_pause(name):
     """With a checkpoint after every update, a server crash while all workers compute is only a
     pause.
     """
-    crashing = every(replace(ALIKE, server_crashes=CRASHES), name)
+    crashing = every(replace(ALIKE, server_crashes=CRASHES), name, updates=20)
     text = f"{name}, checkpoint every update, three crashes = none, every optimiser"
-    same(text, crashing, every(ALIKE, name), source="derived")
+    same(text, crashing, every(ALIKE, name, updates=20), source="derived")
 
 
 @pytest.mark.parametrize("name", TORCH)

@@ -15,6 +15,7 @@ from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.mixing import matrix
 from laggard.simulator.network.topology import Complete, Graph, Ring
 from laggard.simulator.timing.slowdowns import Factor
+from tests.cases import quick
 from tests.theory.gossiping import (
     KOLOSKOVA,
     ORDERS,
@@ -89,7 +90,7 @@ def is_at(text, expected, found, source, rtol):
     same(text, torch.tensor(expected), torch.tensor(found), source=source, rtol=rtol)
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", quick(GRAPHS, only=["wheel"]))
 def test_averages_of_models_have_bias_of_closed_form(graph):
     """D-PSGD stands still beside the minimum; quasi-global momentum stands where it does."""
     lr, W = 0.3, mixing_on(graph)
@@ -117,7 +118,7 @@ SLOWEST = ("gradient_tracking", "path")
 """Reaches the minimum in 420 steps at rates of which the others need 250 at twice these."""
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", quick(GRAPHS, only=["wheel"]))
 @pytest.mark.parametrize("name", CORRECTED)
 def test_corrected_gossip_reaches_minimum_of_mean_loss(name, graph):
     """Where the nodes' losses differ, they stand still at sum_i h_i a_i / sum_i h_i alone."""

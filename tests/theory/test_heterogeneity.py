@@ -9,6 +9,7 @@ from laggard.simulator import Cluster, Evaluate, Rule, Stop, simulate
 from laggard.simulator.learning.rules import Rescaled
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
+from tests.cases import quick
 from tests.theory.statements import equal
 from tests.theory.trials import method, note_reads
 
@@ -85,7 +86,7 @@ def means_of_cycles(speeds, h, **more):
     return limits
 
 
-@pytest.mark.parametrize("speeds", SPEEDS)
+@pytest.mark.parametrize("speeds", quick(SPEEDS, only=["1 : 2"]))
 @pytest.mark.parametrize("rescaled", [False, "by measured times", "by given times"])
 def test_fixed_point_of_vanishing_rate(speeds, rescaled):
     """Gradients are exact: the mean over a cycle stands still at a weighted optimum up to O(lr),
@@ -130,7 +131,7 @@ EQUAL_COUNTS = {
 """Methods in which all workers count equally: a learning rate, and the source."""
 
 
-@pytest.mark.parametrize("speeds", SPEEDS)
+@pytest.mark.parametrize("speeds", quick(SPEEDS, only=["1 : 2 : 3"]))
 @pytest.mark.parametrize("name", EQUAL_COUNTS)
 def test_balanced_methods_stand_still_at_minimum(name, speeds):
     """At any rate and any speeds, and not in the mean alone."""

@@ -138,7 +138,7 @@ def test_slices_by_priority_change_no_weight(name, order):
     """Sending or summing slices by priority and early forward passes change no weight."""
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
-    sliced = every(cluster, name, slice_bytes=4.0, order=order, updates=12)
+    sliced = every(cluster, name, slice_bytes=4.0, order=order, updates=6)
     whole, source = WHOLE[name]
     text = f"{name}, P = 4, in slices, {order} = {whole}, every optimiser"
-    same(text, sliced, every(cluster, whole, updates=12), source=source)
+    same(text, sliced, every(cluster, whole, updates=6), source=source)

@@ -31,7 +31,7 @@ from tests.theory.trials import (
 
 MEGATRON = "Narayanan et al. (2021), Megatron-LM"
 HUANG, NARAYANAN, TWO = "Huang et al. (2019)", "Narayanan et al. (2019)", "Narayanan et al. (2021)"
-S, M, UPDATES = 4, 6, 12
+S, M, UPDATES = 4, 6, 6
 STAGES = Cluster(workers=S)
 network = partial(perceptron, 6, 5, 4)
 """A network of four linear layers, a stage each."""
@@ -92,7 +92,7 @@ def test_replicas_equal_data_parallel_workers(name):
     text = f"{name}, S = 2, M = 2, R = {R} = sync_ps, P = {R}, accumulate = 2, every optimiser"
     close(text, mine, workers, source=MEGATRON)
     nodes = remains_of(
-        Cluster(workers=2 * R), method(name, replicas=R), task, Stop(time=50.0)
+        Cluster(workers=2 * R), method(name, replicas=R), task, Stop(time=20.0)
     ).nodes
     models = [
         torch.cat([nodes[rank].weights, nodes[rank + 1].weights], dim=1)

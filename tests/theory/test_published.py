@@ -12,6 +12,7 @@ from laggard.experiments.theory.published import (
     compare_published,
     published,
 )
+from tests.cases import quick
 from tests.theory.statements import Statement, at_most, check
 
 ONE_FIGURE, ON_AVERAGE = 0.12, 0.05
@@ -76,12 +77,14 @@ def test_sliced_ring_agrees_with_nccl():
     near_on_average("nccl_all_reduce", "in slices")
 
 
+@pytest.mark.slow
 def test_servers_agree_with_tensorflow():
     """Each machine has a server, its eight GPUs are one worker, and gradients are sent whole."""
     near("tensorflow_p2")
     near_on_average("tensorflow_p2")
 
 
+@pytest.mark.slow
 def test_overlapped_buckets_bound_tensorflow():
     """Buckets of 1 MiB give an upper bound. Two networks had fewer servers than machines at 64
     GPUs.
@@ -91,6 +94,7 @@ def test_overlapped_buckets_bound_tensorflow():
         check(Statement(f"{text}, in buckets", source, figure, simulated, 0.01 * figure, ">="))
 
 
+@pytest.mark.slow
 def test_ring_in_buckets_agrees_with_ddp():
     """Buckets have 25 MiB. The simulation is too fast, since sending does not disturb computing
     here.
@@ -100,7 +104,10 @@ def test_ring_in_buckets_agrees_with_ddp():
 
 @pytest.mark.parametrize(
     ("name", "sent"),
-    [("nccl_all_reduce", "in slices"), ("tensorflow_p2", "whole"), ("ddp_v100", "in buckets")],
+    quick(
+        [("nccl_all_reduce", "in slices"), ("tensorflow_p2", "whole"), ("ddp_v100", "in buckets")],
+        only=[("nccl_all_reduce", "in slices")],
+    ),
 )
 def test_stated_errors_are_the_largest(name, sent):
     """`laggard league` says how well the nearest measured cluster is predicted."""
@@ -115,6 +122,7 @@ def test_stated_errors_are_the_largest(name, sent):
     assert (workers, bandwidths) == (set(stated.workers), set(stated.bandwidths))
 
 
+@pytest.mark.slow
 def test_horovod_lies_between_bucket_sizes():
     """A ring over machines with whole gradients and with buckets of 64 MiB bounds the measurement."""
     for sent, relation in (("whole", "<="), ("in buckets", ">=")):

@@ -35,7 +35,7 @@ from laggard.simulator.timing.events import Message, Receive
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
 LR = 0.03
-UPDATES = 20
+UPDATES = 8
 FEW_LOCAL_STEPS = 4
 """As many as streaming DiLoCo has fragments; with 32 a round is longer, and nothing else."""
 ONE = Cluster(workers=1)
@@ -189,6 +189,7 @@ def torch_loop(
     scheduler: TorchScheduler | None = None,
     clip: Callable[[Tensor], object] = id,
     decay: float = 0.0,
+    updates: int = UPDATES,
 ) -> Tensor:
     """The training loop that anyone would write, with torch's own optimiser, which has the weight
     decay, schedule and clipping.
@@ -198,7 +199,7 @@ def torch_loop(
     if decay:
         descent.param_groups[0]["weight_decay"] = decay
     schedule = scheduler(descent) if scheduler else None
-    for _ in range(UPDATES):
+    for _ in range(updates):
         weights.grad = gradient_of(task, weights.detach(), next(batches))
         clip(weights)
         descent.step()
