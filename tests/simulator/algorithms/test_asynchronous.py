@@ -23,6 +23,7 @@ from laggard.simulator.algorithms import SSP, Ringmaster
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Nesterov, WarmUp
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
+from tests.cases import quick
 from tests.theory.trials import batches_of, gradient_of
 
 LR = 0.02
@@ -72,7 +73,7 @@ def downpour_by_hand(P, n_push, n_fetch, optimizer, local_rule, ticks):
 
 @pytest.mark.parametrize(("n_push", "n_fetch"), [(1, 1), (2, 2), (1, 3), (3, 6), (4, 2), (3, 2)])
 @pytest.mark.parametrize("local_rule", ["sgd", "same", "none"])
-@pytest.mark.parametrize("P", [1, 3])
+@pytest.mark.parametrize("P", quick([1, 3], only=[3]))
 def test_downpour_is_loop_of_paper(P, n_push, n_fetch, local_rule):
     """The server has momentum; replicas continue without waiting, with or without momentum."""
     ticks = 24

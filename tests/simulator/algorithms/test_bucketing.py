@@ -24,8 +24,8 @@ from laggard.simulator.algorithms.bucketing import FIRST_BUCKET, fill_buckets
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.learning.rules import Adam
 from laggard.simulator.timing.distributions import Constant, Gamma
+from tests.cases import quick
 
-SLOW = pytest.mark.slow
 DEPTH, P = 12, 4
 N = 24 * FIRST_BUCKET
 """Bytes of a model whose layers have two first buckets' each."""
@@ -117,9 +117,7 @@ WITHOUT = [AllReduce(Rule(Adam()), collective) for collective in COLLECTIVES] + 
 ]
 
 
-@pytest.mark.parametrize(
-    "workers", [1, pytest.param(3, marks=SLOW), 5, pytest.param(8, marks=SLOW)]
-)
+@pytest.mark.parametrize("workers", quick([1, 3, 5, 8], only=[5]))
 @pytest.mark.parametrize("algorithm", WITHOUT)
 def test_weights_are_same_in_buckets(algorithm, workers, perceptron):
     """They agree bit for bit: thirteen float32 parameters in buckets of one to five, and a network

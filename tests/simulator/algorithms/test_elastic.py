@@ -159,7 +159,7 @@ def test_push_sum_weights_add_up_to_nodes(mode, end, quadratic):
 @pytest.mark.parametrize("method", [*METHODS, partial(DiLoCoAllReduce, local_steps=3)])
 def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
     rng = np.random.default_rng(3)
-    for seed in range(2):
+    for seed in range(1):
         crashes = []
         for rank in range(5):
             moments = np.sort(rng.uniform(0, 25, 4))

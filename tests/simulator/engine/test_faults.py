@@ -218,7 +218,7 @@ def test_run_with_lost_worker_ends_or_is_refused(name):
     """Where the others compute on without an update, a run needs another end than updates."""
     algorithm = ALGORITHMS[name](Rule())
     cluster = Cluster(3, Exponential(0.01), slowdowns=[Crash(0, at=0.1)])
-    outcome = simulate(cluster, algorithm, stop=Stop(updates=20, gradients=5000))
+    outcome = simulate(cluster, algorithm, stop=Stop(updates=20, gradients=2000))
     has_no_end = outcome.reached == "gradients"
     assert has_no_end == (algorithm.needed(workers=3) == 3)
     if has_no_end:

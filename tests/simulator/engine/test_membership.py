@@ -114,7 +114,7 @@ def test_methods_run_to_their_end_with_one_timeline(name):
     algorithm = SHARDED.get(name)
     if algorithm is None:
         algorithm = ALGORITHMS[name](Rule(lr=0.05), **RUN[name])
-    more = {"compute": GAMMA, "network": WIRES, "time": 50.0}
+    more = {"compute": GAMMA, "network": WIRES, "time": 30.0}
     one = run(algorithm, RANDOM, **more)
     assert one.reached == "time"
     assert one.updates["time"][one.updates["status"] == "applied"].max() > 20

@@ -22,6 +22,7 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash
+from tests.cases import quick
 from tests.simulator.engine.books import check_books
 
 CARDS = Network(bandwidth=400.0, latency=0.03, message_bytes=40.0)
@@ -75,9 +76,10 @@ CLUSTERS = {
 }
 
 
+@pytest.mark.parametrize("runs", quick([3, 12], only=[3]))
 @pytest.mark.parametrize("around", CLUSTERS)
 @pytest.mark.parametrize("name", METHODS)
-def test_no_worker_hangs_whenever_servers_crash(name, around):
+def test_no_worker_hangs_whenever_servers_crash(name, around, runs):
     """Crashes in the very instants in which something was sent, arrived or was applied, and between
     them.
 
@@ -89,7 +91,7 @@ def test_no_worker_hangs_whenever_servers_crash(name, around):
     sent, arrived = (calm.message_log[name] for name in ("sent", "arrived"))
     instants = np.unique([0.0, *sent, *arrived[~np.isnan(arrived)], *calm.updates["time"]])
     instants = np.unique([*instants, *(instants[1:] + instants[:-1]) / 2])
-    for _ in range(12):
+    for _ in range(runs):
         first, second = sorted(rng.choice(instants, 2, replace=False))
         downtime, crashes = rng.choice([1e-3, 0.3, 2.0]), []
         for at in (first, second):

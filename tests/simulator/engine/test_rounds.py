@@ -34,7 +34,7 @@ from laggard.simulator.timing.distributions import Constant, Exponential, Gamma,
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
 
 WHOLE = ("worker", "target", "version_read", "version", "staleness", "mixings", "status")
-FEW, MANY = 25, int(os.environ.get("LAGGARD_CASES", "2100")) // 6
+FEW, MANY = 8, int(os.environ.get("LAGGARD_CASES", "2100")) // 6
 QUADRATIC = Quadratic(dim=7, noise=0.3, epoch=20, dtype=torch.float64)
 
 COIN, SPEED, BYTES = st.booleans(), st.floats(1.0, 1e4), st.just(0.0) | st.floats(1e-6, 1e3)

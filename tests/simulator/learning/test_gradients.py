@@ -137,11 +137,11 @@ def test_unused_gradients_cost_no_arithmetic(lanes, cancel):
     task = Counted(lanes)
     cluster = Cluster(workers=8, compute=Exponential(1.0))
     outcome = simulate(
-        cluster, KSync(Rule(), wait_for=5, cancel=cancel), task, stop=Stop(updates=200)
+        cluster, KSync(Rule(), wait_for=5, cancel=cancel), task, stop=Stop(updates=40)
     )
     counts = outcome.gradients
-    assert counts["cancelled"] + counts["dropped"] > 200
-    assert outcome.evaluated == counts["applied"] == 1000
+    assert counts["cancelled"] + counts["dropped"] > 40
+    assert outcome.evaluated == counts["applied"] == 200
     assert set(task.calls) == {5}
 
 
