@@ -54,7 +54,7 @@ def random_network(name, rng):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_description_is_that_of_built_network(name):
     rng = np.random.default_rng(7)
-    for _ in range(2 if name == "vision" else 10):
+    for _ in range(1 if name == "vision" else 4):
         network, shape = random_network(name, rng)
         classes = int(rng.integers(2, 12))
         with torch.device("meta"):
@@ -73,6 +73,7 @@ def test_network_is_left_unchanged():
     assert not any(part._forward_hooks for part in module.modules())
 
 
+@pytest.mark.slow  # a fault costs a second, and no result
 def test_compiler_of_torch_is_not_imported():
     """Its import takes a second, and activations on the meta device ask for it."""
     code = (

@@ -18,6 +18,7 @@ from laggard.models.backends.compiled import compiler, network
 from laggard.models.backends.compiled.compiler import source
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
+from tests.cases import quick
 from tests.models.plain import gradient_by_torch
 
 SAMPLES, CLASSES = 37, 3
@@ -73,9 +74,7 @@ def random_network(rng):
     return nn.Sequential(*layers), shape
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 100))]
-)
+@pytest.mark.parametrize("seed", quick(range(100), only=[0, 1]))
 def test_random_networks_have_gradients_of_autograd(seed):
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
