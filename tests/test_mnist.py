@@ -17,6 +17,11 @@ def files():
         pytest.skip(str(error))
 
 
+def test_lenet_reaches_90_percent_in_half_an_epoch(tmp_path):
+    result = run(load("configs/mnist_async.yaml", "stop={epochs: 0.5}"), tmp_path)
+    assert result.metrics["test_accuracy"].max() >= 0.9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist_async", "mnist_sync"])
 def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
