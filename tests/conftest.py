@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items):
     )
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def python_path():
     """Each config puts its folder on Python's path, and every import looks through all of them."""
     path, folders = list(sys.path), dict(plugins.FOLDERS)
