@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.compressing import Compressing
 from laggard.simulator.algorithms.local_steps import (
@@ -20,10 +22,17 @@ from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.distributions.distribution import of_worker, on_a_machine
 from laggard.simulator.timing.events import Event
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from laggard.simulator.engine.stopping import Stop
+
+ROUNDS_DRAWN = 1000
+MINI_BATCHES_DRAWN = 1_000_000
+"""The clients' rounds that are drawn to check a time-out, and their most mini-batches."""
 
 
 class ClientAnswer(NamedTuple):
@@ -172,6 +181,23 @@ class Federated(Algorithm):
 
     def updates_in_parts(self, workers: int) -> bool:
         return False  # the rule is the clients' own, who have whole models
+
+    def check_end(self, cluster: Cluster, stop: "Stop") -> None:
+        """Refuse a time-out that no client keeps, where nothing but updates ends the run."""
+        super().check_end(cluster, stop)
+        ends = stop.time is not None or stop.gradients is not None
+        if ends or self.timeout is None or cluster.slowdowns:  # which may be factors below 1
+            return
+        random, law = np.random.default_rng(0), cluster.compute
+        if of_worker(on_a_machine(law, random), 0) != law:  # some workers may be faster
+            return
+        rounds = max(1, min(ROUNDS_DRAWN, MINI_BATCHES_DRAWN // self.local_steps))
+        durations = law.draw(random, rounds * self.local_steps)
+        fastest = durations.reshape(rounds, self.local_steps).sum(axis=1).min()
+        if fastest > self.timeout:
+            asked = f"a client of {rounds} needs for {self.local_steps} local steps at its fastest"
+            expected = f"at least {fastest:.3g} s, which {asked}, or stop.time"
+            raise InvalidSettingError(type(self).__name__, "timeout", expected, self.timeout)
 
     def correction(self, read: "Tensor", more: Any) -> Correction:
         """The function that a client applies to each gradient before its step; here the identity.
