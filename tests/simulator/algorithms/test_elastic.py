@@ -159,24 +159,23 @@ def test_push_sum_weights_add_up_to_nodes(mode, end, quadratic):
 @pytest.mark.parametrize("method", [*METHODS, partial(DiLoCoAllReduce, local_steps=3)])
 def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
     rng = np.random.default_rng(3)
-    for seed in range(1):
-        crashes = []
-        for rank in range(5):
-            moments = np.sort(rng.uniform(0, 25, 4))
-            crashes += [
-                Crash(rank, at=moments[0], back=moments[1]),
-                Crash(rank, at=moments[2], back=moments[3]),
-            ]
-        network = Network(bandwidth=200.0, latency=0.05, sharing=sharing)
-        cluster = Cluster(5, Gamma(1.0, 0.5), slowdowns=crashes, network=network)
-        algorithm = method(Rule(lr=0.01), on_crash=mode, restart_seconds=0.2)
-        outcome = simulate(cluster, algorithm, quadratic, stop=Stop(updates=25), seed=seed)
-        assert (outcome.reached, outcome.progress.updates) == ("updates", 25)
-        assert sum(outcome.gradients.values()) == 2 * outcome.gradients["started"]
-        counts = outcome.messages
-        assert counts["sent"] == counts["delivered"] + counts["lost"] + counts["in flight"]
-        assert counts["in flight"] >= 0
-        shares = sum(outcome.workers[name] for name in ("computing", "sending", "waiting", "down"))
-        np.testing.assert_allclose(shares, outcome.progress.time, rtol=1e-9)
-        if algorithm.one_model:
-            assert (outcome.updates["staleness"] == 0).all()
+    crashes = []
+    for rank in range(5):
+        moments = np.sort(rng.uniform(0, 25, 4))
+        crashes += [
+            Crash(rank, at=moments[0], back=moments[1]),
+            Crash(rank, at=moments[2], back=moments[3]),
+        ]
+    network = Network(bandwidth=200.0, latency=0.05, sharing=sharing)
+    cluster = Cluster(5, Gamma(1.0, 0.5), slowdowns=crashes, network=network)
+    algorithm = method(Rule(lr=0.01), on_crash=mode, restart_seconds=0.2)
+    outcome = simulate(cluster, algorithm, quadratic, stop=Stop(updates=25))
+    assert (outcome.reached, outcome.progress.updates) == ("updates", 25)
+    assert sum(outcome.gradients.values()) == 2 * outcome.gradients["started"]
+    counts = outcome.messages
+    assert counts["sent"] == counts["delivered"] + counts["lost"] + counts["in flight"]
+    assert counts["in flight"] >= 0
+    shares = sum(outcome.workers[name] for name in ("computing", "sending", "waiting", "down"))
+    np.testing.assert_allclose(shares, outcome.progress.time, rtol=1e-9)
+    if algorithm.one_model:
+        assert (outcome.updates["staleness"] == 0).all()
