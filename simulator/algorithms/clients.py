@@ -24,6 +24,7 @@ from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions.distribution import of_worker, on_a_machine
 from laggard.simulator.timing.events import Event
+from laggard.simulator.timing.slowdowns import Crash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -186,8 +187,10 @@ class Federated(Algorithm):
         """Refuse a time-out that no client keeps, where nothing but updates ends the run."""
         super().check_end(cluster, stop)
         ends = stop.time is not None or stop.gradients is not None
-        if ends or self.timeout is None or cluster.slowdowns:  # which may be factors below 1
+        if ends or self.timeout is None:
             return
+        if any(not isinstance(slowdown, Crash) for slowdown in cluster.slowdowns):
+            return  # a factor below 1 is faster
         random, law = np.random.default_rng(0), cluster.compute
         if of_worker(on_a_machine(law, random), 0) != law:  # some workers may be faster
             return
