@@ -119,17 +119,18 @@ def _note_members(path: str, planned: "Sequence[RunSpec]") -> None:
 
 
 def _note_lost_workers(path: str, planned: "Sequence[RunSpec]") -> None:
-    """Say who goes down for good: a crash without `back` is easily meant as a short one."""
+    """Say how many workers never return; a user may have forgotten the `back` of a crash."""
     for run in planned:
         crashes = run.config.build_cluster().crashes
         lost = {rank: crash.at for crash in crashes if crash.back is None for rank in crash.ranks}
         if lost:
             first = min(lost, key=lost.__getitem__)
-            note = f"{count(len(lost), 'worker')} of {run.config.cluster.workers} never returns"
-            if len(lost) > 1:
-                note = note.replace("returns", "return")
-            note += f": worker {first} goes down at {lost[first]:g} s, and its crash has no back"
-            print(f"{path}: cluster.slowdowns: {run.title}: {note}")
+            never = "never return"
+            if len(lost) == 1:
+                never = "never returns"
+            lost_of_all = f"{count(len(lost), 'worker')} of {run.config.cluster.workers} {never}"
+            reason = f"worker {first} goes down at {lost[first]:g} s, and its crash has no back"
+            print(f"{path}: cluster.slowdowns: {run.title}: {lost_of_all}: {reason}")
             return
 
 

@@ -120,7 +120,7 @@ def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
 
 def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Two slices per message: on the sender's up link and on the receiver's down link."""
-    # as text: of no messages, pandas maps ranks to integers
+    # where there are no messages, pandas gives a column of integers, to which no text can be added
     receivers = sent["receiver"].map(machine).astype(str)
     senders = sent["sender"].map(machine).astype(str)
     yield _link_slices(sent, "sender", UP, " to " + receivers)

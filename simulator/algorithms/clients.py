@@ -22,7 +22,7 @@ from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
-from laggard.simulator.timing.distributions.distribution import of_worker, on_a_machine
+from laggard.simulator.timing.distributions.distribution import is_same_for_all
 from laggard.simulator.timing.events import Event
 from laggard.simulator.timing.slowdowns import Crash
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 ROUNDS_DRAWN = 1000
 MINI_BATCHES_DRAWN = 1_000_000
-"""The clients' rounds that are drawn to check a time-out, and their most mini-batches."""
+"""To check a time-out, so many rounds of a client are drawn, of at most so many mini-batches in
+all.
+"""
 
 
 class ClientAnswer(NamedTuple):
@@ -184,22 +186,26 @@ class Federated(Algorithm):
         return False  # the rule is the clients' own, who have whole models
 
     def check_end(self, cluster: Cluster, stop: "Stop") -> None:
-        """Refuse a time-out that no client keeps, where nothing but updates ends the run."""
+        """Refuse a time-out within which no client answers, where only updates end the run.
+
+        Raises:
+            InvalidSettingError: none of the rounds drawn, the sums of H durations, is as short.
+        """
         super().check_end(cluster, stop)
         ends = stop.time is not None or stop.gradients is not None
         if ends or self.timeout is None:
             return
         if any(not isinstance(slowdown, Crash) for slowdown in cluster.slowdowns):
-            return  # a factor below 1 is faster
-        random, law = np.random.default_rng(0), cluster.compute
-        if of_worker(on_a_machine(law, random), 0) != law:  # some workers may be faster
+            return  # its factor may be below 1
+        law = cluster.compute
+        if not is_same_for_all(law):  # some workers may be faster
             return
         rounds = max(1, min(ROUNDS_DRAWN, MINI_BATCHES_DRAWN // self.local_steps))
-        durations = law.draw(random, rounds * self.local_steps)
+        durations = law.draw(np.random.default_rng(0), rounds * self.local_steps)
         fastest = durations.reshape(rounds, self.local_steps).sum(axis=1).min()
         if fastest > self.timeout:
-            asked = f"a client of {rounds} needs for {self.local_steps} local steps at its fastest"
-            expected = f"at least {fastest:.3g} s, which {asked}, or stop.time"
+            shortest = f"the shortest of {rounds} times drawn for {self.local_steps} local steps"
+            expected = f"at least {fastest:.3g} s, {shortest}, or a stop.time"
             raise InvalidSettingError(type(self).__name__, "timeout", expected, self.timeout)
 
     def correction(self, read: "Tensor", more: Any) -> Correction:

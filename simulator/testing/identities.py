@@ -141,7 +141,9 @@ def check_counts(trial: Trial) -> None:
         status_rows = (rows["status"] == status).sum()
         # A gradient in slices has up to a row for each. One of which a slice was applied counts as
         # applied; a crash may have dropped its other slices.
-        fits = status_rows == count if trial.slices == 1 else status_rows >= count
+        fits = status_rows == count
+        if trial.slices > 1:
+            fits = status_rows >= count
         _expect(fits, f"{status_rows} rows of {count} {status} gradients")
     resolved = sum(ended_counts.values())
     _expect(len(rows["status"]) <= trial.slices * resolved, f"more rows than slices: {counts}")
@@ -201,9 +203,11 @@ def check_ties(trial: Trial) -> bool | None:
     given = trial.cluster.network
     network = Network(topology=given.topology, sharing=given.sharing)
     at_once = replace(trial.cluster, apply_seconds=0.0, receive_seconds=0.0, reply_seconds=0.0)
-    # the cluster's own mean, since a method may have been given times that suit it
+    # the cluster's own mean, since settings of a method may be times that suit the cluster
     mean = trial.cluster.compute.mean
-    seconds = mean if math.isfinite(mean) else 1.0
+    seconds = 1.0
+    if math.isfinite(mean):
+        seconds = mean
     cluster = replace(at_once, compute=Constant(seconds), slowdowns=(), network=network)
     tied = replace(trial, cluster=cluster)
     try:

@@ -63,7 +63,7 @@ from laggard.simulator import Algorithm
 
 @dataclass(frozen=True)
 class Sulky(Algorithm):
-    """Does nothing, and says so."""
+    """Fails at its first step."""
 
     def worker(self, node):
         raise RuntimeError("I will not,\\nand that is that")
@@ -74,8 +74,9 @@ class Sulky(Algorithm):
 def test_script_sweeps_its_entry_in_processes(toy, tmp_path):
     """Its method derives from `async_ps`, whose run in this process has the same bytes.
 
-    One run fails in its worker, which loads its method from beside the config: a line says so, and
-    the others finish. One test for both, since worker processes start in seconds.
+    A third run fails: its worker process imports the method from the config's folder, the error is
+    reported in one line, and the other runs finish. It is the same test since worker processes take
+    seconds to start.
     """
     (alone,) = contents_by_run(run(load(toy()), tmp_path / "alone").path.parent)
     toy("sweep: {algorithm: ['__main__:Server', async_ps, 'sulky:Sulky']}")

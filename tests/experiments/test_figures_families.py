@@ -301,14 +301,14 @@ def test_arrivals_divide_thin_bars_of_timeline(logged):
         for bars in axes.containers
     }
     until = axes.get_xlim()[1]
-    fates = logged.updates[logged.updates["started"] < until]
-    np.testing.assert_allclose(spans["on its way"], fates[["computed", "arrived"]], atol=1e-12)
+    gradients = logged.updates[logged.updates["started"] < until]
+    np.testing.assert_allclose(spans["on its way"], gradients[["computed", "arrived"]], atol=1e-12)
     # the legend has these bars only where some gradient waits at the server
-    waits = fates["arrived"] < fates["time"]
-    assert ("arrived, not yet applied" in spans) == waits.any()
-    if waits.any():
+    is_waiting = gradients["arrived"] < gradients["time"]
+    assert ("arrived, not yet applied" in spans) == is_waiting.any()
+    if is_waiting.any():
         queued = spans["arrived, not yet applied"]
-        np.testing.assert_allclose(queued, fates[["arrived", "time"]], atol=1e-12)
+        np.testing.assert_allclose(queued, gradients[["arrived", "time"]], atol=1e-12)
     (ticks,) = labelled(axes, "update")
     server = logged.updates.query("status == 'applied' and target < 0")
     assert set(ticks.get_xdata()) == set(server.loc[server["time"] <= until, "time"])

@@ -16,7 +16,7 @@ from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.weights import total
 from laggard.simulator.network.topology import SERVER
-from laggard.simulator.timing.distributions.distribution import of_worker, on_a_machine
+from laggard.simulator.timing.distributions.distribution import is_same_for_all
 
 DURATIONS_DRAWN = 100_000
 FURTHEST = 0.01
@@ -69,11 +69,10 @@ class MindFlayer(Compressing):
             if isinstance(setting, Sequence) and len(setting) != workers:
                 expected = f"one number, or {workers}, one for each worker"
                 raise InvalidSettingError("MindFlayer", key, expected, list(setting))
-        random, law = np.random.default_rng(0), cluster.compute
-        same_for_all = of_worker(on_a_machine(law, random), 0) == law
-        if cluster.slowdowns or not same_for_all:  # the share depends on the worker, or on time
-            return
-        durations = law.draw(random, DURATIONS_DRAWN)
+        law = cluster.compute
+        if cluster.slowdowns or not is_same_for_all(law):
+            return  # the share depends on the worker, or on time
+        durations = law.draw(np.random.default_rng(0), DURATIONS_DRAWN)
         pairs = [
             (own_setting(worker, self.patience), own_setting(worker, self.success_rate))
             for worker in range(workers)

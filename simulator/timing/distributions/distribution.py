@@ -75,6 +75,11 @@ def of_worker(law: Distribution, rank: int) -> Distribution:
     return law
 
 
+def is_same_for_all(law: Distribution) -> bool:
+    """Whether all workers have this distribution, whatever machines they are on."""
+    return of_worker(on_a_machine(law, np.random.default_rng(0)), 0) == law
+
+
 def check_workers(law: Distribution, workers: int) -> None:
     """Raise `InvalidSettingError` where the law has no durations for one of the workers."""
     check: Callable[[int], None] | None = getattr(law, "check_workers", None)
