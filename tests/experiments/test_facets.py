@@ -160,7 +160,7 @@ def test_too_large_sweep_names_where(tmp_path, monkeypatch, name, axes, override
 
 
 @pytest.mark.slow
-def test_plot_where_selects_runs_that_fit(tmp_path, mistake):
+def test_plot_where_selects_runs_that_fit(tmp_path, mistake, capsys):
     folder = tmp_path / "toy"
     axes = f"{METHODS}  cluster.workers: {list(range(1, 14))}\n"
     swept(tmp_path, axes, **{"cluster.slowdowns": "[]"})
@@ -168,6 +168,7 @@ def test_plot_where_selects_runs_that_fit(tmp_path, mistake):
     assert "choose some by --where, as cluster.workers=" in mistake("plot", folder, "--to", to)
     chosen = ["--where", "cluster.workers=[1, 2, 3]"]
     assert main(["plot", str(folder), "--to", str(to), *chosen]) == 0
+    assert capsys.readouterr().out == f"{to}\n"
     assert to.is_file()
     assert "no run has that value" in mistake(
         "plot", folder, "--to", to, "--where", "cluster.workers=99"
