@@ -106,12 +106,17 @@ def label_text(value: Any, key: str = "") -> str:
 
 def measures_of(results: Sequence[Result]) -> list[str]:
     """The measures that all results have; for runs without a task, the number of samples."""
-    measures = [name for name in LEARNT if all(_is_measured(result, name) for result in results)]
+    return measures_in([result.metrics for result in results])
+
+
+def measures_in(tables: Sequence[pd.DataFrame]) -> list[str]:
+    """The measures that all these metrics have; without any, the number of samples."""
+    measures = [name for name in LEARNT if all(_is_measured(table, name) for table in tables)]
     return measures or ["samples"]
 
 
-def _is_measured(result: Result, name: str) -> bool:
-    return name in result.metrics and bool(result.metrics[name].notna().any())
+def _is_measured(table: pd.DataFrame, name: str) -> bool:
+    return name in table and bool(table[name].notna().any())
 
 
 def _parameter(config: Any, key: str) -> Any:
@@ -134,7 +139,9 @@ def ends(results: Sequence[Result], keys: Sequence[str]) -> pd.DataFrame:
             if key not in last:
                 last[key] = _parameter(result.config, key)
         last["learnt"] = last[measure]
-        losses = [name for name in ("test_loss", "train_loss") if _is_measured(result, name)]
+        losses = [
+            name for name in ("test_loss", "train_loss") if _is_measured(result.metrics, name)
+        ]
         if losses:
             finite = np.isfinite(last[losses[0]].astype(float))
             last["learnt"] = last[measure].where(finite)

@@ -72,14 +72,15 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
     """
     if question is None:
         question = common_question(results)
-    labelled = label_results(as_results(results))
+    results = as_results(results)  # read once for all parts of the page
+    labelled = label_results(results)
     ranking = settings_table(labelled)
     shown: Sequence[Result] = results
     if len(results) > MAX_RUNS:
         shown = results[:1]
     lines = setting_lines(labelled, ranking)
     first = [index for index, row in enumerate(ranking.rows) if row.is_best]
-    curves = draw_curves(results, lines, first)
+    curves = draw_curves(lines, first)
     timelines = timeline_runs(shown)
     most = MAX_GRADIENTS
     if len(timelines) > 1:
@@ -198,17 +199,18 @@ def labels(results: Sequence[Result]) -> list[str]:
 
 def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The main facts: of one run its outcome, of several their number and the highest accuracy."""
-    table = summary(results)
+    final = as_results(results).final
     accuracy = []
-    if "accuracy" in table and table["accuracy"].notna().any():
-        title = "test accuracy" if len(table) == 1 else "highest accuracy"
-        best = table["accuracy"].max()
+    if "test_accuracy" in final and final["test_accuracy"].notna().any():
+        title = "test accuracy" if len(final) == 1 else "highest accuracy"
+        best = final["test_accuracy"].max()
         accuracy = [(title, f"{best:.2%}")]
     if len(results) > 1:
         finished = [of for of in results if of.manifest["status"] == "finished"]
         runs = f"{len(results)}, {len(finished)} finished"
-        return [("runs", runs), ("models", str(len(table))), *accuracy]
+        return [("runs", runs), ("models", str(len(final))), *accuracy]
     (result,) = results
+    table = summary(results)
     progress = result.manifest["mileage"]
     staleness = table["staleness"].mean()
     shown = "–"

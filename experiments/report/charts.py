@@ -30,7 +30,7 @@ from bokeh.resources import Resources
 from bokeh.transform import linear_cmap
 
 from laggard.experiments.figures.grids import LOSSES
-from laggard.experiments.figures.lines import Line, measures_of
+from laggard.experiments.figures.lines import Line, measures_in
 from laggard.experiments.figures.style import AXIS_LABELS, PALETTE
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
@@ -97,9 +97,7 @@ def embed(charts: Sequence[Any]) -> Charts:
     return Charts(library, script, places)
 
 
-def draw_curves(
-    results: Sequence[Result], lines: Sequence[Line], shown: Sequence[int]
-) -> list[Any]:
+def draw_curves(lines: Sequence[Line], shown: Sequence[int]) -> list[Any]:
     """A chart for each measure that was learnt: a line per setting, its seeds' 95 % interval as a
     band.
 
@@ -112,7 +110,8 @@ def draw_curves(
     """
     chosen = IndexFilter(indices=list(shown), name="lines")
     charts = []
-    for measure in measures_of(results):
+    tables = [curve for line in lines for curve in line.curves]
+    for measure in measures_in(tables):
         charts.append(_chart_of_curves(lines, measure, chosen))
     for chart in charts[1:]:
         chart.x_range = charts[0].x_range

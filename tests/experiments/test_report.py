@@ -154,7 +154,7 @@ def data_of(chart, name):
 
 def test_line_of_a_chart_is_mean_over_seeds(results):
     ranking = settings_table(results)
-    charts = draw_curves(results, setting_lines(results, ranking), shown=[0])
+    charts = draw_curves(setting_lines(results, ranking), shown=[0])
     assert [chart.yaxis[0].axis_label for chart in charts] == ["test loss", "training loss"]
     data = data_of(charts[0], "line")
     for index, row in enumerate(ranking.rows):
