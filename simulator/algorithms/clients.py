@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
     from laggard.simulator.engine.stopping import Stop
 
+# draws that decide whether a client can answer within its time-out
 ROUNDS_DRAWN = 1000
-MINI_BATCHES_DRAWN = 1_000_000
-"""To check a time-out, so many rounds of a client are drawn, of at most so many mini-batches in
-all.
-"""
+MINI_BATCHES_DRAWN = 1_000_000  # in all of these rounds together, at most
 
 
 class ClientAnswer(NamedTuple):
@@ -189,7 +187,7 @@ class Federated(Algorithm):
         """Refuse a time-out within which no client answers, where only updates end the run.
 
         Raises:
-            InvalidSettingError: none of the rounds drawn, the sums of H durations, is as short.
+            InvalidSettingError: the local steps of every round drawn take longer.
         """
         super().check_end(cluster, stop)
         ends = stop.time is not None or stop.gradients is not None

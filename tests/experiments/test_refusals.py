@@ -80,3 +80,23 @@ def test_file_is_refused_like_its_override(stragglers, override):
     as_override = refusal(path, override)
     path.write_text(text_of(document))
     assert str(refusal(path)) == str(as_override)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "stop.time=5",
+        "cluster.slowdowns=[{worker: 0, factor: 0.1}]",
+        "cluster.compute={law: two_level_gamma, mean: 0.3, machine_cv: 0.5, batch_cv: 0.1}",
+    ],
+)
+def test_time_out_that_some_client_may_keep_is_accepted(toy, override):
+    """Without the override every client is too slow. With it, the run ends at a time, a slowdown
+    makes a client faster, or some machines may be faster.
+    """
+    impossible = (
+        "algorithm={name: fedavg, timeout: 0.5}",
+        "cluster.compute={law: constant, mean: 0.1}",
+    )
+    assert "algorithm.timeout" in str(refusal(toy(), *impossible))
+    assert load(toy(), *impossible, override).algorithm.name == "fedavg"
