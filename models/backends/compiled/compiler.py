@@ -1,8 +1,8 @@
-"""The module that numba compiles for a network: its source and its compilation."""
+"""The module that numba compiles for all networks: its source and its compilation."""
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -11,11 +11,6 @@ from typing import Any, NamedTuple
 
 from laggard.compiled_cache import compile_cached, decorate_functions
 from laggard.models.backends.compiled import kernels, passes
-from laggard.models.backends.compiled.convolution import (
-    Convolution,
-    convolution_backward,
-    convolution_forward,
-)
 
 HEADER = """
 from numba import njit
@@ -35,38 +30,20 @@ DECORATORS = {
 }
 
 
-def source(convolutions: Sequence[Convolution]) -> str:
-    """The module for a network with these convolutions."""
+def source() -> str:
+    """The module: `kernels`, `passes`, and the `vectors` that replace some of the kernels."""
     lines = [
         HEADER,
         *decorate_functions(kernels, DECORATORS),
         *decorate_functions(passes, DECORATORS),
         VECTORS.read_text(encoding="utf-8"),
     ]
-    for number, convolution in enumerate(convolutions):
-        lines += [
-            *convolution_forward(number, convolution),
-            *convolution_backward(number, convolution),
-        ]
-    lines += dispatch("convolve", "w, bias, x, y, winners, image", len(convolutions))
-    lines += dispatch("convolve_back", "w, x, gy, winners, gw, gx, sums, image", len(convolutions))
     return "\n".join(lines) + "\n"
 
 
-def dispatch(name: str, arguments: str, count: int) -> Iterator[str]:
-    """The function that calls the `name` of a convolution's number."""
-    yield "@inlined"
-    yield f"def {name}(number, {arguments}):"
-    for number in range(count):
-        yield f"    if number == {number}:"
-        yield f"        {name}_{number}({arguments})"
-    yield "    return"
-
-
-DIFFERENTIATE = (
-    "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
-)
-PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
+NETWORK = "i8[:, ::1], f4[:, ::1], i8[::1], f4[::1]"  # steps, numbers, tables, weights
+DIFFERENTIATE = f"f4({NETWORK}, f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
+PREDICT = f"void({NETWORK}, f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
 
 
 class Passes(NamedTuple):
@@ -77,14 +54,14 @@ class Passes(NamedTuple):
 
 
 @cache
-def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
-    """The passes of all networks with these convolutions; None, and one warning, where numba fails.
+def compile_passes() -> Passes | None:
+    """The passes of all networks; None, and one warning, where numba fails.
 
     What was compiled is kept in files (`compile_cached`).
     """
     try:
         with _widest_vectors():
-            return compile_cached(source(convolutions), _compile)
+            return compile_cached(source(), _compile)
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]
         warnings.warn(

@@ -5,7 +5,8 @@ CPU's vectors whatever the shape of a layer. Arrays are flat; images are `(chann
 SAMPLES)`. Sums have one order, which the width of the vectors does not change. NaN is passed on as
 torch does: a comparison with it is false.
 
-Functions that depend on the shapes of a network are generated into the same module, see `source`.
+Where a sum goes over places in an array that no rule gives, a table holds them: `terms`, `rows`,
+`places` and `window` are places of numbers, in units of one number.
 """
 
 from typing import Any
@@ -19,7 +20,9 @@ Single = float | np.floating[Any]
 
 SAMPLES = 32  # in one pass; more are added up in passes of so many
 TILE_ROWS = 8  # rows of a product at a time; where compiled, as many as suit the CPU
+TILE_SUMS = 4  # of a correlation: rows of each of its two factors at a time; likewise
 TILE = 16  # rows and columns that are transposed at a time
+LANES = 16  # samples that are not added up yet in a correlation
 ZERO, ONE = np.float32(0), np.float32(1)
 
 IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
@@ -27,27 +30,101 @@ IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
 
 
 def add_row(
-    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
+    a: Floats,
+    across: Any,
+    down: Any,
+    x: Floats,
+    x_places: Integers,
+    terms: Integers,
+    y: Floats,
+    y_places: Integers,
+    rows: Integers,
 ) -> None:
-    """y[b] += sum_k a[k * down] x[k, b], for all samples b. Of `vectors`, where compiled.
+    """The first row of `add_rows`. Of `vectors`, where compiled; `across` does nothing."""
+    for p in range(len(x_places)):
+        for k in range(len(terms)):
+            for b in range(SAMPLES):
+                product = a[k * down] * x[x_places[p] + terms[k] + b]
+                y[y_places[p] + rows[0] + b] += product
 
-    `across` and `apart` are those of `add_rows`, and do nothing for one row.
-    """
-    for k in range(terms):
-        for b in range(SAMPLES):
-            y[b] += a[k * down] * x[k * SAMPLES + b]
+
+def add_pair(
+    a: Floats,
+    across: Any,
+    down: Any,
+    x: Floats,
+    x_places: Integers,
+    terms: Integers,
+    y: Floats,
+    y_places: Integers,
+    rows: Integers,
+) -> None:
+    """The first two rows of `add_rows`. Of `vectors`, where compiled."""
+    for m in range(2):
+        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
+
+
+def add_four(
+    a: Floats,
+    across: Any,
+    down: Any,
+    x: Floats,
+    x_places: Integers,
+    terms: Integers,
+    y: Floats,
+    y_places: Integers,
+    rows: Integers,
+) -> None:
+    """The first four rows of `add_rows`. Of `vectors`, where compiled."""
+    for m in range(4):
+        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
 
 
 def add_rows(
-    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, terms: Any
+    a: Floats,
+    across: Any,
+    down: Any,
+    x: Floats,
+    x_places: Integers,
+    terms: Integers,
+    y: Floats,
+    y_places: Integers,
+    rows: Integers,
 ) -> None:
-    """`add_row` for TILE_ROWS rows of a and y. Of `vectors`, where compiled.
+    """Products of a matrix with columns of x at several places, in turn: for each place p,
 
-    Args:
-        across, apart: the numbers from one row to the next, of a and of y.
+        y[y_places[p] + rows[m] + b] +=
+            sum_k a[m * across + k * down] x[x_places[p] + terms[k] + b]
+
+    for TILE_ROWS rows m, and all samples b. Of `vectors`, where compiled.
     """
     for m in range(TILE_ROWS):
-        add_row(a[m * across :], across, down, x, y[m * apart :], apart, terms)
+        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
+
+
+def correlate_row(
+    x: Floats, places: Integers, terms: Integers, y: Floats, apart: Any, sums: Floats
+) -> None:
+    """The sums of the first row of `correlate`. Of `vectors`, where compiled."""
+    for n in range(TILE_SUMS):
+        for k in range(len(places)):
+            for b in range(SAMPLES):
+                product = y[k * SAMPLES + b] * x[terms[n] + places[k] + b]
+                sums[n * LANES + b % LANES] += product
+
+
+def correlate(
+    x: Floats, places: Integers, terms: Integers, y: Floats, apart: Any, sums: Floats
+) -> None:
+    """The sum over places k and samples b of y[m * apart + k * SAMPLES + b] times
+    x[terms[n] + places[k] + b], for TILE_SUMS rows m and terms n; of `vectors`, where compiled.
+
+    The samples are added up but for their places b % LANES, so that `sums` has LANES numbers for
+    each (m, n).
+    """
+    for m in range(TILE_SUMS):
+        own = sums[m * TILE_SUMS * LANES :]
+        correlate_row(x, places, terms, y[m * apart :], apart, own)
 
 
 def transpose_block(x: Floats, x_apart: Any, y: Floats, y_apart: Any) -> None:
@@ -67,28 +144,32 @@ def gather(x: Floats, index: Integers, rows: Floats, y: Floats) -> None:
     transpose(rows, SAMPLES, features, features, y, SAMPLES)
 
 
+def row_of(x: Floats, start: int) -> Floats:
+    """A feature of all samples. Loops over such rows become vector instructions."""
+    return x[start : start + SAMPLES]
+
+
 def set_all(x: Floats, value: Single) -> None:
     """Set all of `x`."""
     for k in range(len(x)):
         x[k] = value
 
 
-def copy(x: Floats, y: Floats) -> None:
-    """Set all of `y` to `x`."""
-    for k in range(len(y)):
-        y[k] = x[k]
-
-
 def add_samples(x: Floats, start: int) -> Any:
     """The sum of one feature's samples from `start` on, by halves; overwrites `x`."""
     half = x[start : start + SAMPLES]
-    for b in range(16):
-        half[b] += half[b + 16]
+    for b in range(LANES):
+        half[b] += half[b + LANES]
+    return add_lanes(half)
+
+
+def add_lanes(x: Floats) -> Any:
+    """The sum of the first LANES numbers, by halves; overwrites `x`."""
     for b in range(8):
-        half[b] += half[b + 8]
+        x[b] += x[b + 8]
     for b in range(4):
-        half[b] += half[b + 4]
-    return (half[0] + half[2]) + (half[1] + half[3])
+        x[b] += x[b + 4]
+    return (x[0] + x[2]) + (x[1] + x[3])
 
 
 def add_places(x: Floats, places: int, scratch: Floats) -> Any:
@@ -123,81 +204,225 @@ def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> No
             row[n] += product[n]
 
 
-def pad(x: Floats, channels: int, height: int, width: int, top: int, left: int, y: Floats) -> None:
-    """Copy images to the middle of larger ones, whose border is zero already."""
-    for c in range(channels):
-        for i in range(height):
-            start = ((c * (height + 2 * top) + i + top) * (width + 2 * left) + left) * SAMPLES
-            for k in range(width * SAMPLES):
-                y[start + k] = x[(c * height + i) * width * SAMPLES + k]
+def add_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
+    """Add to `length` numbers from each of the places `ys` of y those from the places `xs` of x."""
+    for k in range(len(xs)):
+        source, target = x[xs[k] : xs[k] + length], y[ys[k] : ys[k] + length]
+        for n in range(min(len(source), len(target))):
+            target[n] += source[n]
 
 
-def crop(y: Floats, channels: int, height: int, width: int, top: int, left: int, x: Floats) -> None:
-    """The middle of images: the transpose of `pad`."""
-    for c in range(channels):
-        for i in range(height):
-            start = ((c * (height + 2 * top) + i + top) * (width + 2 * left) + left) * SAMPLES
-            for k in range(width * SAMPLES):
-                x[(c * height + i) * width * SAMPLES + k] = y[start + k]
+def copy_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
+    """`add_segments`, to zeros."""
+    for k in range(len(xs)):
+        source, target = x[xs[k] : xs[k] + length], y[ys[k] : ys[k] + length]
+        for n in range(min(len(source), len(target))):
+            target[n] = source[n]
 
 
-def pool_row(x: Floats, width: int, count: int, y: Floats, winners: Floats) -> None:
-    """The maximum of each of `count` squares in two rows `(width, SAMPLES)`, and its place, 0 to 3.
+def add(x: Floats, other: Floats, y: Floats) -> None:
+    """y = x + other."""
+    for k in range(len(y)):
+        y[k] = x[k] + other[k]
 
-    As in torch, the first of equals, or the last NaN.
+
+def add_to(x: Floats, y: Floats) -> None:
+    """y += x."""
+    for k in range(len(y)):
+        y[k] += x[k]
+
+
+def pool(x: Floats, places: Integers, window: Integers, y: Floats, winners: Floats) -> None:
+    """The maximum of the `window` at each place of a channel, and its number there.
+
+    As in torch, the first of equals, or the last NaN. Two entries of the window are compared at a
+    time, for speed: it has an even number of them, of which the last may be there twice.
     """
-    for j in range(count):
+    for k in range(len(places)):
+        largest, winner = row_of(y, k * SAMPLES), row_of(winners, k * SAMPLES)
+        one, other = row_of(x, places[k] + window[0]), row_of(x, places[k] + window[1])
         for b in range(SAMPLES):
-            k = 2 * j * SAMPLES + b
             # Conditional expressions, since numba makes vector instructions of them.
-            largest, winner = x[k], ZERO
-            value = x[k + SAMPLES]
-            greater = (value > largest) | (value != value)  # true for NaN
-            largest = value if greater else largest
-            winner = np.float32(1) if greater else winner
-            value = x[k + width * SAMPLES]
-            greater = (value > largest) | (value != value)
-            largest = value if greater else largest
-            winner = np.float32(2) if greater else winner
-            value = x[k + (width + 1) * SAMPLES]
-            greater = (value > largest) | (value != value)
-            largest = value if greater else largest
-            winner = np.float32(3) if greater else winner
-            y[j * SAMPLES + b] = largest
-            winners[j * SAMPLES + b] = winner
+            is_greater = (other[b] > one[b]) | (other[b] != other[b])  # true for NaN
+            largest[b] = other[b] if is_greater else one[b]
+            winner[b] = ONE if is_greater else ZERO
+        for t in range(2, len(window), 2):
+            one, other = row_of(x, places[k] + window[t]), row_of(x, places[k] + window[t + 1])
+            number, next_number = np.float32(t), np.float32(t + 1)
+            for b in range(SAMPLES):
+                is_greater = (one[b] > largest[b]) | (one[b] != one[b])
+                value = one[b] if is_greater else largest[b]
+                chosen = number if is_greater else winner[b]
+                is_greater = (other[b] > value) | (other[b] != other[b])
+                largest[b] = other[b] if is_greater else value
+                winner[b] = next_number if is_greater else chosen
 
 
-def pool(x: Floats, channels: int, height: int, width: int, y: Floats, winners: Floats) -> None:
-    """Max-pooling by two, without an odd row or column at the end."""
-    down, across = height // 2, width // 2
-    for c in range(channels):
-        for i in range(down):
-            start = (c * height + 2 * i) * width * SAMPLES
-            to = (c * down + i) * across * SAMPLES
-            pool_row(x[start:], width, across, y[to:], winners[to:])
+def unpool(gy: Floats, winners: Floats, places: Integers, window: Integers, gx: Floats) -> None:
+    """Add the gradient at each place of a channel to that of its winner."""
+    for k in range(len(places)):
+        gradient, winner = row_of(gy, k * SAMPLES), row_of(winners, k * SAMPLES)
+        for t in range(len(window)):
+            target, number = row_of(gx, places[k] + window[t]), np.float32(t)
+            for b in range(SAMPLES):
+                target[b] += gradient[b] if winner[b] == number else ZERO
 
 
-def unpool_row(y: Floats, winners: Floats, count: int, first: Single, x: Floats) -> None:
-    """Pass the gradients of `count` squares to winners in one row, of which the left is `first`."""
-    for j in range(count):
+def average(x: Floats, places: Integers, window: Integers, y: Floats) -> None:
+    """The mean of the `window` at each place of a channel."""
+    share = ONE / np.float32(len(window))
+    for k in range(len(places)):
+        mean = row_of(y, k * SAMPLES)
+        set_all(mean, ZERO)
+        for t in range(len(window)):
+            values = row_of(x, places[k] + window[t])
+            for b in range(SAMPLES):
+                mean[b] += values[b]
         for b in range(SAMPLES):
-            value, winner = y[j * SAMPLES + b], winners[j * SAMPLES + b]
-            x[2 * j * SAMPLES + b] = value if winner == first else ZERO
-            x[2 * j * SAMPLES + SAMPLES + b] = value if winner == first + ONE else ZERO
+            mean[b] *= share
 
 
-def unpool(y: Floats, winners: Floats, channels: int, height: int, width: int, x: Floats) -> None:
-    """Pass each gradient to the winner of its square, and zero to the others."""
-    down, across = height // 2, width // 2
-    if height % 2 or width % 2:
-        set_all(x[: channels * height * width * SAMPLES], ZERO)
-    for c in range(channels):
-        for i in range(down):
-            start = (c * down + i) * across * SAMPLES
-            upper = (c * height + 2 * i) * width * SAMPLES
-            lower = upper + width * SAMPLES
-            unpool_row(y[start:], winners[start:], across, ZERO, x[upper:])
-            unpool_row(y[start:], winners[start:], across, ONE + ONE, x[lower:])
+def spread(gy: Floats, places: Integers, window: Integers, gx: Floats) -> None:
+    """The transpose of `average`: add to `gx`."""
+    share = ONE / np.float32(len(window))
+    for k in range(len(places)):
+        gradient = row_of(gy, k * SAMPLES)
+        for t in range(len(window)):
+            target = row_of(gx, places[k] + window[t])
+            for b in range(SAMPLES):
+                target[b] += share * gradient[b]
+
+
+def add_up(x: Floats, sums: Floats) -> None:
+    """Add x[k, b] over rows k to sums[b]. Four rows at a time, as below, for speed."""
+    whole = len(x) // SAMPLES // 4
+    for k in range(whole):
+        one, two = row_of(x, 4 * k * SAMPLES), row_of(x, (4 * k + 1) * SAMPLES)
+        three, four = row_of(x, (4 * k + 2) * SAMPLES), row_of(x, (4 * k + 3) * SAMPLES)
+        for b in range(SAMPLES):
+            sums[b] += (one[b] + two[b]) + (three[b] + four[b])
+    for start in range(4 * whole * SAMPLES, len(x), SAMPLES):
+        row = row_of(x, start)
+        for b in range(SAMPLES):
+            sums[b] += row[b]
+
+
+def add_squares(x: Floats, mean: Floats, sums: Floats) -> None:
+    """Add (x[k, b] - mean[b])^2 over rows k to sums[b]."""
+    whole = len(x) // SAMPLES // 4
+    for k in range(whole):
+        one, two = row_of(x, 4 * k * SAMPLES), row_of(x, (4 * k + 1) * SAMPLES)
+        three, four = row_of(x, (4 * k + 2) * SAMPLES), row_of(x, (4 * k + 3) * SAMPLES)
+        for b in range(SAMPLES):
+            own = mean[b]
+            first = (one[b] - own) * (one[b] - own) + (two[b] - own) * (two[b] - own)
+            second = (three[b] - own) * (three[b] - own) + (four[b] - own) * (four[b] - own)
+            sums[b] += first + second
+    for start in range(4 * whole * SAMPLES, len(x), SAMPLES):
+        row = row_of(x, start)
+        for b in range(SAMPLES):
+            sums[b] += (row[b] - mean[b]) * (row[b] - mean[b])
+
+
+def add_deviations(x: Floats, mean: Floats, factor: Floats, sums: Floats) -> None:
+    """Add factor[k, b] (x[k, b] - mean[b]) over rows k to sums[b]."""
+    whole = len(x) // SAMPLES // 2
+    for k in range(whole):
+        one, two = row_of(x, 2 * k * SAMPLES), row_of(x, (2 * k + 1) * SAMPLES)
+        first, second = row_of(factor, 2 * k * SAMPLES), row_of(factor, (2 * k + 1) * SAMPLES)
+        for b in range(SAMPLES):
+            sums[b] += first[b] * (one[b] - mean[b]) + second[b] * (two[b] - mean[b])
+    for start in range(2 * whole * SAMPLES, len(x), SAMPLES):
+        row, own = row_of(x, start), row_of(factor, start)
+        for b in range(SAMPLES):
+            sums[b] += own[b] * (row[b] - mean[b])
+
+
+def add_batch(sums: Floats, batch: int) -> None:
+    """Replace the sums of samples by that over the first `batch` samples, where it is not 0."""
+    if batch:
+        set_all(sums[batch:SAMPLES], ZERO)
+        set_all(sums[:SAMPLES], add_samples(sums, 0))
+
+
+def normalise(
+    x: Floats, gains: Floats, biases: Floats, batch: int, eps: Single, y: Floats, kept: Floats
+) -> None:
+    """y = gain (x - mean) / sqrt(variance + eps) + bias for a group of channels.
+
+    Mean and variance are those of each sample, or, with a `batch` other than 0, of its samples
+    together. Each channel has a gain and a bias.
+
+    Args:
+        kept: the means of the samples, and their 1 / sqrt(variance + eps), for `denormalise`.
+    """
+    size = len(x) // len(gains)
+    count = np.float32(len(x) // SAMPLES * max(batch, 1))
+    mean, scale = row_of(kept, 0), row_of(kept, SAMPLES)
+    set_all(kept[: 2 * SAMPLES], ZERO)
+    add_up(x, mean)
+    add_batch(mean, batch)
+    for b in range(SAMPLES):
+        mean[b] /= count
+    add_squares(x, mean, scale)
+    add_batch(scale, batch)
+    for b in range(SAMPLES):
+        scale[b] = ONE / np.sqrt(scale[b] / count + eps)
+    for start in range(0, len(x), SAMPLES):
+        gain, bias = gains[start // size], biases[start // size]
+        values, target = row_of(x, start), row_of(y, start)
+        for b in range(SAMPLES):
+            target[b] = gain * ((values[b] - mean[b]) * scale[b]) + bias
+
+
+def denormalise(
+    x: Floats,
+    gains: Floats,
+    batch: int,
+    kept: Floats,
+    gy: Floats,
+    gx: Floats,
+    to_gains: Floats,
+    to_biases: Floats,
+    scratch: Floats,
+) -> None:
+    """The gradients of `normalise`, added to `gx` and to those of gains and biases. With
+
+        z = (x - mean) scale:
+
+        gz = gain gy,   gx = scale (gz - mean of gz - z (mean of z gz)).
+    """
+    size = len(x) // len(gains)
+    count = np.float32(len(x) // SAMPLES * max(batch, 1))
+    mean, scale = row_of(kept, 0), row_of(kept, SAMPLES)
+    first, second = row_of(scratch, 0), row_of(scratch, SAMPLES)
+    plain, product = row_of(scratch, 2 * SAMPLES), row_of(scratch, 3 * SAMPLES)
+    set_all(scratch[: 2 * SAMPLES], ZERO)
+    for channel in range(len(gains)):
+        set_all(scratch[2 * SAMPLES : 4 * SAMPLES], ZERO)
+        start, end = channel * size, (channel + 1) * size
+        add_up(gy[start:end], plain)
+        add_deviations(x[start:end], mean, gy[start:end], product)
+        for b in range(SAMPLES):
+            product[b] *= scale[b]
+        for b in range(SAMPLES):
+            first[b] += gains[channel] * plain[b]
+            second[b] += gains[channel] * product[b]
+        to_gains[channel] += add_samples(product, 0)
+        to_biases[channel] += add_samples(plain, 0)
+    add_batch(first, batch)
+    add_batch(second, batch)
+    for b in range(SAMPLES):
+        first[b] /= count
+        second[b] /= count
+    for start in range(0, len(x), SAMPLES):
+        gain = gains[start // size]
+        values, gradient, target = row_of(x, start), row_of(gy, start), row_of(gx, start)
+        for b in range(SAMPLES):
+            z = (values[b] - mean[b]) * scale[b]
+            target[b] += scale[b] * (gain * gradient[b] - first[b] - z * second[b])
+        if batch:  # the samples beyond the batch are none
+            set_all(target[batch:], ZERO)
 
 
 def activate(y: Floats, unit: int, low: float, high: float) -> None:

@@ -1,12 +1,12 @@
-"""Which modules are chains of layers that can be compiled."""
+"""Which modules and layers can be compiled."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from laggard.models.backends.compiled import kernels
+from laggard.models.modules import BasicBlock
 
 HOOKS = (
     "_forward_hooks",
@@ -16,7 +16,9 @@ HOOKS = (
     "forward",
 )
 ACTIVATIONS = (nn.ELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.ReLU, nn.Sigmoid, nn.Tanh)
-KNOWN_LAYERS = (nn.Conv2d, nn.Flatten, nn.Linear, nn.MaxPool2d, *ACTIVATIONS)
+POOLS = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.MaxPool2d)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
+KNOWN = (nn.Conv2d, nn.Flatten, nn.Linear, *POOLS, *NORMS, *ACTIVATIONS, nn.Sequential, BasicBlock)
 
 
 class NotCompiledError(ValueError):
@@ -41,29 +43,12 @@ def require(condition: Any) -> None:
         raise NotCompiledError
 
 
-def chain_of(module: nn.Module) -> list[nn.Module]:
-    """The layers of a chain, in order: known layers in (nested) `nn.Sequential`s.
+def layers_of(chain: nn.Sequential) -> list[nn.Module]:
+    """The layers of a chain, in order.
 
-    None is a subclass or has hooks; all parameters are trainable and belong to one layer each. ReLU
-    before max-pooling is moved after it, which is the same function for a quarter of the work.
-
-    Raises:
-        NotCompiledError: the module is not such a chain.
+    ReLU before max-pooling is moved after it, which is the same function for a part of the work.
     """
-    layers = _unpack(module)
-    parameters = list(module.parameters())
-    owned: list[nn.Parameter] = []
-    for layer in layers:
-        require(_is_known(layer))
-        for name in ("weight", "bias"):
-            parameter = layer._parameters.get(name)
-            if parameter is not None:
-                owned.append(parameter)
-    # Parameters shared by two layers appear once in the module, twice in its layers.
-    require(parameters and list(map(id, owned)) == list(map(id, parameters)))
-    for parameter in parameters:
-        require(parameter.requires_grad and parameter.device.type == "cpu")
-    layers = [layer for layer in layers if not isinstance(layer, nn.Identity)]
+    layers = list(chain)
     for place, (layer, after) in enumerate(pairwise(list(layers))):
         if isinstance(layer, nn.ReLU) and isinstance(after, nn.MaxPool2d):
             layers[place : place + 2] = after, layer
@@ -88,36 +73,41 @@ def activation_of(layer: nn.Module) -> Activation | None:
     return None
 
 
-def _unpack(module: nn.Module) -> list[nn.Module]:
-    if type(module) is not nn.Sequential or _is_hooked(module):
-        return [module]
-    return [layer for part in module for layer in _unpack(part)]
+def is_known(module: nn.Module) -> bool:
+    """Whether a module, apart from those within it, can be compiled.
 
-
-def _is_hooked(layer: nn.Module) -> bool:
-    """Whether a layer has hooks or a replaced `forward`."""
-    return any(layer.__dict__.get(hook) for hook in HOOKS)
-
-
-def _is_known(layer: nn.Module) -> bool:
-    if type(layer) not in KNOWN_LAYERS or _is_hooked(layer):
+    It is not a subclass of a known one, has no hooks and no `forward` of its own.
+    """
+    if type(module) not in KNOWN or any(module.__dict__.get(hook) for hook in HOOKS):
         return False
-    if isinstance(layer, nn.Conv2d):
-        if layer.groups != 1 or layer.stride != (1, 1) or layer.dilation != (1, 1):
-            return False
-        return layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
-    if isinstance(layer, nn.MaxPool2d):
-        if layer.ceil_mode or layer.return_indices:
-            return False
-        if _pair(layer.padding) != (0, 0) or _pair(layer.dilation) != (1, 1):
-            return False
-        return _pair(layer.kernel_size) == (2, 2) and _pair(layer.stride) == (2, 2)
-    if isinstance(layer, nn.Flatten):
-        return (layer.start_dim, layer.end_dim) == (1, -1)
-    return isinstance(layer, nn.Linear | nn.Identity) or activation_of(layer) is not None
+    match module:
+        case nn.Conv2d():
+            has_borders = isinstance(module.padding, tuple) and module.padding_mode == "zeros"
+            return module.groups == 1 and has_borders
+        case nn.MaxPool2d():
+            is_plain = not module.ceil_mode and not module.return_indices
+            return is_plain and pair_of(module.padding) == (0, 0)
+        case nn.AvgPool2d():
+            is_plain = not module.ceil_mode and module.divisor_override is None
+            return is_plain and pair_of(module.padding) == (0, 0)
+        case nn.AdaptiveAvgPool2d():
+            return pair_of(module.output_size) == (1, 1)
+        case nn.BatchNorm1d() | nn.BatchNorm2d():
+            # by the statistics of the mini-batch
+            return module.training and module.running_mean is None and module.affine
+        case nn.GroupNorm():
+            return module.affine
+        case nn.LayerNorm():
+            return module.elementwise_affine
+        case nn.Flatten():
+            return (module.start_dim, module.end_dim) == (1, -1)
+        case nn.LeakyReLU() | nn.ELU():
+            return activation_of(module) is not None
+    return True
 
 
-def _pair(sides: int | Sequence[int]) -> tuple[int, ...]:
+def pair_of(sides: Any) -> tuple[int, ...]:
+    """Two sides, given as one number or as two."""
     if isinstance(sides, int):
         return (sides, sides)
     return tuple(sides)

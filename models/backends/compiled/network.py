@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from laggard.models.backends import COMPILED, UNCOMPILED
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.compiled.compiler import Passes, compile_passes, describe_compiler
-from laggard.models.backends.compiled.kernels import Floats, Integers
+from laggard.models.backends.compiled.kernels import SAMPLES, Floats, Integers
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import Plan, build_plan
 from laggard.models.variants import Indexable, tensor_of
@@ -64,8 +64,12 @@ class Network:
         if compiled is None:
             return None
         plan, passes = compiled
+        batch_size = index.shape[1]
+        # samples that depend on each other have to be in one pass; autograd refuses one alone
+        if batch_size == 0 or (plan.batched and not 2 <= batch_size <= SAMPLES):
+            return None
         data = self._check(tensor_of(x), tensor_of(y), plan.classes)
-        if data is None or index.shape[1] == 0:
+        if data is None:
             return None
         _check_range("index", index, len(x), "samples")
         rows = weights.detach().contiguous().numpy()
@@ -80,7 +84,7 @@ class Network:
                 inputs = x[index[row]].flatten(1).numpy()
                 labels = y[index[row]].numpy()
                 batch = np.arange(len(batch))
-            network = plan.steps, plan.numbers, plan.first, rows[row]
+            network = plan.steps, plan.numbers, plan.tables, rows[row]
             to_losses[row] = passes.differentiate(
                 *network, inputs, labels, batch, to_gradients[row], self._space(plan)
             )
@@ -93,13 +97,15 @@ class Network:
         if compiled is None:
             return None
         plan, passes = compiled
+        if plan.batched:
+            return None
         rows = weights.detach().contiguous().numpy()
         inputs = x.flatten(1).contiguous().numpy()
 
         def job(row: int, samples: slice) -> Tensor:
             index = np.arange(len(inputs))[samples]
             outputs = np.empty((len(index), plan.classes), np.float32)
-            network = plan.steps, plan.numbers, rows[row]
+            network = plan.steps, plan.numbers, plan.tables, rows[row]
             passes.predict(*network, inputs, index, outputs, self._space(plan))
             return torch.from_numpy(outputs)
 
@@ -128,7 +134,7 @@ class Network:
                 plan = build_plan(self._module, shape)
             except NotCompiledError:
                 return None
-            passes = compile_passes(plan.convolutions)
+            passes = compile_passes()
             if passes is None:
                 self._failed.add(shape)
                 return None

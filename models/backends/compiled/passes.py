@@ -1,8 +1,8 @@
 """A network's forward and backward pass, as Python for numba, in one module with `kernels`.
 
-A network is a table with a row of FIELDS a step, in numbers from the start of two arrays: of the
-weights `(params,)`, and of the working memory `space`, which holds each step's input and output,
-and two gradients in turn.
+A network is a table with a row of FIELDS a step, in numbers from the start of three arrays: of the
+weights `(params,)`, of the working memory `space`, which holds each step's output and the gradients
+in use, and of `tables` of places.
 """
 
 from typing import Any
@@ -10,184 +10,402 @@ from typing import Any
 import numpy as np
 
 from laggard.models.backends.compiled.kernels import (
+    LANES,
     SAMPLES,
     TILE_ROWS,
+    TILE_SUMS,
     ZERO,
     Floats,
     Integers,
     Single,
     activate,
+    add,
     add_columns,
+    add_four,
+    add_lanes,
+    add_pair,
     add_places,
     add_row,
     add_rows,
-    copy,
-    crop,
+    add_segments,
+    add_to,
+    average,
+    copy_segments,
+    correlate,
+    correlate_row,
     cross_entropy,
     deactivate,
+    denormalise,
     gather,
-    pad,
+    normalise,
     pool,
     set_all,
+    spread,
     transpose,
     unpool,
 )
 
-# the columns of a step: places in `space`, places in the weights (-1: no bias), sizes, and its unit
-FIELDS = 18
+# the columns of a step
+FIELDS = 25
 (
     KIND,
-    X,
+    X,  # places in `space`: of inputs, the output and their gradients, of which GX < 0 is not needed
+    OTHER,
     Y,
     GX,
+    G_OTHER,
     GY,
+    NEW_GX,  # 1 where this step is the first to add to a gradient
+    NEW_G_OTHER,
     SCRATCH,
-    IMAGE,
-    WINNERS,
-    WEIGHT,
+    KEPT,  # what the backward pass needs of the forward pass: winners, or means and scales
+    WEIGHT,  # places in the weights; -1 without a bias
     BIAS,
-    INPUTS,
+    INPUTS,  # sizes of a sample
     OUTPUTS,
+    CHANNELS,  # of the output
+    KERNEL,  # weights of an output
+    GROUP,  # channels that are normalised together
+    LENGTH,  # numbers of a segment
     UNIT,
-    CHANNELS,
-    HEIGHT,
-    WIDTH,
-    TOP,
-    LEFT,
-) = range(18)
-# kinds; each convolution of a network has its own, from the last on
-COPY, LINEAR, POOL, PAD, CONVOLUTION = range(5)
-TERMS = 128
-"""Terms of a product that are added up at a time: their SAMPLES columns stay in the fastest cache."""
+    TERMS,  # the first entry of tables, and the one after the last
+    ROWS,
+    PLACES,
+    OUTS,
+    END,
+) = range(FIELDS)
+# kinds of steps
+SEGMENTS, ADD, LINEAR, CONVOLUTION, POOL, AVERAGE, GROUP_NORM, BATCH_NORM = range(8)
+# What is added up at a time, so that it stays in the fastest cache, or, for a strip, in the second.
+TERMS_AT_ONCE = 72  # of a product
+PLACES_AT_ONCE = 8  # of a product, whose calls cost too much for one place
+CORRELATED_AT_ONCE = 32  # places of a correlation
+STRIP = 256  # places of an image
 
 
 def multiply(
-    a: Floats, across: Any, down: Any, x: Floats, y: Floats, apart: Any, rows: Any, terms: Any
+    a: Floats,
+    across: Any,
+    down: Any,
+    x: Floats,
+    x_places: Integers,
+    terms: Integers,
+    y: Floats,
+    y_places: Integers,
+    rows: Integers,
 ) -> None:
-    """y += A x, for a matrix A `(rows, terms)` and SAMPLES columns of x and y.
+    """y += A x at each place, for a matrix A `(rows, terms)` and SAMPLES columns of x and y.
 
     Args:
         a: the entry (m, k) of A is a[m * across + k * down].
-        apart: the numbers from one row of y to the next.
+        terms: where the rows of x are from each of the places `x_places` on.
+        rows: where the rows of y are from each of the places `y_places` on.
     """
-    for k in range(0, terms, TERMS):
-        count = min(terms - k, TERMS)
-        xs = x[k * SAMPLES :]
-        for m in range(0, rows - TILE_ROWS + 1, TILE_ROWS):
-            add_rows(a[m * across + k * down :], across, down, xs, y[m * apart :], apart, count)
-        for m in range(rows - rows % TILE_ROWS, rows):
-            add_row(a[m * across + k * down :], across, down, xs, y[m * apart :], apart, count)
+    for k in range(0, len(terms), TERMS_AT_ONCE):
+        some = terms[k : k + TERMS_AT_ONCE]
+        m = 0
+        while m < len(rows):
+            own, to, left = a[m * across + k * down :], rows[m:], len(rows) - m
+            if left >= TILE_ROWS:
+                add_rows(own, across, down, x, x_places, some, y, y_places, to)
+                m += TILE_ROWS
+            elif left >= 4:
+                add_four(own, across, down, x, x_places, some, y, y_places, to)
+                m += 4
+            elif left >= 2:
+                add_pair(own, across, down, x, x_places, some, y, y_places, to)
+                m += 2
+            else:
+                add_row(own, across, down, x, x_places, some, y, y_places, to)
+                m += 1
+
+
+def convolve(
+    w: Floats,
+    biases: Floats,
+    x: Floats,
+    terms: Integers,
+    rows: Integers,
+    places: Integers,
+    outs: Integers,
+    y: Floats,
+) -> None:
+    """y[o, place] = biases[o] + sum_k w[o, k] x[place + terms[k]], for each entry k of a kernel."""
+    for start in range(0, len(places), PLACES_AT_ONCE):
+        some = places[start : start + PLACES_AT_ONCE]
+        targets = outs[start : start + PLACES_AT_ONCE]
+        for o in range(len(rows)):
+            bias = ZERO
+            if len(biases):
+                bias = biases[o]
+            own = rows[o] + targets[0]
+            set_all(y[own : own + len(targets) * SAMPLES], bias)
+        multiply(w, len(terms), 1, x, some, terms, y, targets, rows)
+
+
+def convolve_back(
+    w: Floats,
+    gy: Floats,
+    terms: Integers,
+    rows: Integers,
+    places: Integers,
+    outs: Integers,
+    gx: Floats,
+) -> None:
+    """gx[place + terms[k]] += sum_o w[o, k] gy[o, place]."""
+    for start in range(0, len(places), PLACES_AT_ONCE):
+        some = places[start : start + PLACES_AT_ONCE]
+        sources = outs[start : start + PLACES_AT_ONCE]
+        multiply(w, 1, len(terms), gy, sources, rows, gx, some, terms)
+
+
+def add_correlations(
+    gy: Floats,
+    x: Floats,
+    kernel: int,
+    terms: Integers,
+    rows: Integers,
+    places: Integers,
+    scratch: Floats,
+    to: Floats,
+) -> None:
+    """to[o * kernel + k] += the sum over places and samples of gy[o, place] x[place + terms[k]].
+
+    `terms` goes on beyond `kernel` to a multiple of TILE_SUMS: those sums are left out.
+    """
+    apart = len(places) * SAMPLES
+    for start in range(0, len(places), STRIP):
+        end = min(start + STRIP, len(places))
+        o = 0
+        while o < len(rows):
+            tile = 1
+            if len(rows) - o >= TILE_SUMS:
+                tile = TILE_SUMS
+            size = tile * TILE_SUMS * LANES
+            set_all(scratch[: len(terms) * tile * LANES], ZERO)
+            for place in range(start, end, CORRELATED_AT_ONCE):
+                some = places[place : min(place + CORRELATED_AT_ONCE, end)]
+                gradient = gy[rows[o] + place * SAMPLES :]
+                for k in range(0, len(terms), TILE_SUMS):
+                    sums = scratch[k // TILE_SUMS * size :]
+                    if tile == 1:
+                        correlate_row(x, some, terms[k:], gradient, apart, sums)
+                    else:
+                        correlate(x, some, terms[k:], gradient, apart, sums)
+            for k in range(kernel):
+                own = scratch[k // TILE_SUMS * size + k % TILE_SUMS * LANES :]
+                for m in range(tile):
+                    total = add_lanes(own[m * TILE_SUMS * LANES :])
+                    to[(o + m) * kernel + k] += total
+            o += tile
 
 
 def add_outer_products(
-    gy: Floats, x: Floats, outputs: int, inputs: int, scratch: Floats, gradient: Floats
+    gy: Floats,
+    x: Floats,
+    inputs: int,
+    terms: Integers,
+    rows: Integers,
+    to_rows: Integers,
+    scratch: Floats,
+    to: Floats,
 ) -> None:
-    """gradient[o * inputs + k] += sum_b gy[o, b] x[k, b], for SAMPLES inputs k at a time."""
-    product = scratch[SAMPLES * SAMPLES : (SAMPLES + outputs) * SAMPLES]
+    """to[o * inputs + k] += sum_b gy[o, b] x[k, b], for SAMPLES inputs k at a time."""
+    product = scratch[SAMPLES * SAMPLES : (SAMPLES + len(rows)) * SAMPLES]
+    samples, here = terms[:SAMPLES], to_rows[:1]
     for start in range(0, inputs, SAMPLES):
         count = min(SAMPLES, inputs - start)
         transpose(x[start * SAMPLES :], count, SAMPLES, SAMPLES, scratch, SAMPLES)
         if count == SAMPLES:
-            multiply(gy, SAMPLES, 1, scratch, gradient[start:], inputs, outputs, SAMPLES)
+            multiply(gy, SAMPLES, 1, scratch, here, samples, to[start:], here, to_rows)
         else:  # such a product would reach beyond the rows of the gradient
             set_all(product, ZERO)
-            multiply(gy, SAMPLES, 1, scratch, product, SAMPLES, outputs, SAMPLES)
-            add_columns(product, outputs, start, inputs, gradient)
+            multiply(gy, SAMPLES, 1, scratch, here, samples, product, here, rows)
+            add_columns(product, len(rows), start, inputs, to)
 
 
-def convolve(
-    number: int, w: Floats, bias: Floats, x: Floats, y: Floats, winners: Floats, image: Floats
-) -> None:
-    """The network's convolution `number`, with its pooling: generated."""
-
-
-def convolve_back(
-    number: int,
-    w: Floats,
+def normalise_groups(
+    step: Integers,
+    numbers: Floats,
+    gains: Floats,
+    biases: Floats,
+    batch: int,
     x: Floats,
-    gy: Floats,
-    winners: Floats,
-    gw: Floats,
-    gx: Floats,
-    sums: Floats,
-    image: Floats,
+    y: Floats,
+    kept: Floats,
 ) -> None:
-    """The gradient of `convolve`: added to `gw`, and written to `gx` where needed; generated."""
+    """`normalise` and the unit of a step, one group after another: it stays in the cache."""
+    group = step[GROUP]
+    size = len(x) // step[CHANNELS] * group
+    together = 0
+    if step[KIND] == BATCH_NORM:
+        together = batch
+    for g in range(step[CHANNELS] // group):
+        of_x, of_channels = slice(g * size, (g + 1) * size), slice(g * group, (g + 1) * group)
+        own, statistics = y[of_x], kept[2 * SAMPLES * g :]
+        factors, shifts = gains[of_channels], biases[of_channels]
+        normalise(x[of_x], factors, shifts, together, numbers[2], own, statistics)
+        activate(own, step[UNIT], numbers[0], numbers[1])
 
 
-def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
-    """The output of each step in turn."""
+def denormalise_groups(
+    step: Integers,
+    numbers: Floats,
+    gains: Floats,
+    batch: int,
+    x: Floats,
+    y: Floats,
+    kept: Floats,
+    gy: Floats,
+    gx: Floats,
+    to_gains: Floats,
+    to_biases: Floats,
+    scratch: Floats,
+) -> None:
+    """The backward pass of `normalise_groups`."""
+    group = step[GROUP]
+    size = len(x) // step[CHANNELS] * group
+    together = 0
+    if step[KIND] == BATCH_NORM:
+        together = batch
+    for g in range(step[CHANNELS] // group):
+        of_x, of_channels = slice(g * size, (g + 1) * size), slice(g * group, (g + 1) * group)
+        own, to, statistics = gy[of_x], gx[of_x], kept[2 * SAMPLES * g :]
+        deactivate(own, y[of_x], step[UNIT], numbers[0], numbers[1])
+        if step[NEW_GX]:
+            set_all(to, ZERO)
+        denormalise(
+            x[of_x],
+            gains[of_channels],
+            together,
+            statistics,
+            own,
+            to,
+            to_gains[of_channels],
+            to_biases[of_channels],
+            scratch,
+        )
+
+
+def forward(
+    steps: Integers,
+    numbers: Floats,
+    tables: Integers,
+    w: Floats,
+    space: Floats,
+    batch: int,
+) -> None:
+    """The output of each step in turn, for `batch` samples."""
     for number in range(len(steps)):
         step = steps[number]
         kind = step[KIND]
-        inputs, outputs = step[INPUTS], step[OUTPUTS]
-        channels, height, width = step[CHANNELS], step[HEIGHT], step[WIDTH]
+        inputs, outputs, channels = step[INPUTS], step[OUTPUTS], step[CHANNELS]
+        terms = tables[step[TERMS] : step[ROWS]]
+        rows = tables[step[ROWS] : step[PLACES]]
+        places = tables[step[PLACES] : step[OUTS]]
+        outs = tables[step[OUTS] : step[END]]
         weight = w[step[WEIGHT] :]  # not used without weights, where the place is -1
-        winners = space[step[WINNERS] :]
+        biases = w[:0]
+        if step[BIAS] >= 0:
+            biases = w[step[BIAS] : step[BIAS] + channels]
+        kept = space[step[KEPT] :]
         x = space[step[X] : step[X] + inputs * SAMPLES]
         y = space[step[Y] : step[Y] + outputs * SAMPLES]
-        if kind == COPY:
-            copy(x, y)
-        elif kind == LINEAR:
-            for o in range(outputs):
-                start = ZERO
-                if step[BIAS] >= 0:
-                    start = w[step[BIAS] + o]
-                set_all(y[o * SAMPLES : (o + 1) * SAMPLES], start)
-            multiply(weight, inputs, 1, x, y, SAMPLES, outputs, inputs)
+        channel_in, channel_out = len(x) // channels, len(y) // channels
+        if kind == SEGMENTS:
+            copy_segments(x, places, y, outs, step[LENGTH])
+        elif kind == ADD:
+            add(x, space[step[OTHER] : step[OTHER] + len(y)], y)
+        elif kind == LINEAR or kind == CONVOLUTION:
+            targets = outs[: len(places)]
+            convolve(weight, biases, x, terms[: step[KERNEL]], rows, places, targets, y)
         elif kind == POOL:
-            pool(x, channels, height, width, y, winners)
-        elif kind == PAD:
-            pad(x, channels, height, width, step[TOP], step[LEFT], y)
+            for c in range(channels):
+                own, to = x[c * channel_in :], c * channel_out
+                pool(own, places, terms, y[to:], kept[to:])
+        elif kind == AVERAGE:
+            for c in range(channels):
+                average(x[c * channel_in :], places, terms, y[c * channel_out :])
         else:
-            bias = w[max(step[BIAS], 0) :]
-            image = space[step[IMAGE] :]
-            convolve(kind - CONVOLUTION, weight, bias, x, y, winners, image)
+            normalise_groups(step, numbers[number], weight, biases, batch, x, y, kept)
+            continue
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])
 
 
 def backward(
-    steps: Integers, numbers: Floats, w: Floats, space: Floats, first: int, gradient: Floats
+    steps: Integers,
+    numbers: Floats,
+    tables: Integers,
+    w: Floats,
+    space: Floats,
+    batch: int,
+    gradient: Floats,
 ) -> None:
-    """Add each step's gradient to `gradient` `(params,)`, from the last step back to `first`."""
-    for number in range(len(steps) - 1, first - 1, -1):
+    """Add each step's gradient to `gradient` `(params,)`, from the last step on that needs one."""
+    for number in range(len(steps) - 1, -1, -1):
         step = steps[number]
+        if step[GY] < 0:  # nothing before it has parameters
+            continue
         kind = step[KIND]
-        inputs, outputs = step[INPUTS], step[OUTPUTS]
-        channels, height, width = step[CHANNELS], step[HEIGHT], step[WIDTH]
+        inputs, outputs, channels = step[INPUTS], step[OUTPUTS], step[CHANNELS]
+        terms = tables[step[TERMS] : step[ROWS]]
+        rows = tables[step[ROWS] : step[PLACES]]
+        places = tables[step[PLACES] : step[OUTS]]
+        outs = tables[step[OUTS] : step[END]]
         weight = w[step[WEIGHT] :]  # not used without weights, where the place is -1
         to_weight = gradient[step[WEIGHT] :]
         scratch = space[step[SCRATCH] :]
-        winners = space[step[WINNERS] :]
+        kept = space[step[KEPT] :]
         x = space[step[X] : step[X] + inputs * SAMPLES]
         y = space[step[Y] : step[Y] + outputs * SAMPLES]
-        gx = space[step[GX] : step[GX] + inputs * SAMPLES]
         gy = space[step[GY] : step[GY] + outputs * SAMPLES]
+        channel_in, channel_out = len(x) // channels, len(y) // channels
+        if kind == GROUP_NORM or kind == BATCH_NORM:
+            gx = space[step[GX] : step[GX] + len(x)]
+            to_bias = gradient[step[BIAS] :]
+            given = step, numbers[number], weight, batch, x, y, kept
+            denormalise_groups(*given, gy, gx, to_weight, to_bias, scratch)
+            continue
         deactivate(gy, y, step[UNIT], numbers[number, 0], numbers[number, 1])
         if step[BIAS] >= 0:
-            places = outputs // channels
+            count = outputs // channels
             for o in range(channels):
-                gradient[step[BIAS] + o] += add_places(gy[o * places * SAMPLES :], places, scratch)
-        if kind == COPY:
-            copy(gy, gx)
-        elif kind == LINEAR:
-            add_outer_products(gy, x, outputs, inputs, scratch, to_weight)
-            if number > first:  # nothing before the first step with parameters needs a gradient
-                set_all(gx, ZERO)
-                multiply(weight, 1, inputs, gy, gx, SAMPLES, inputs, outputs)
+                gradient[step[BIAS] + o] += add_places(gy[o * count * SAMPLES :], count, scratch)
+        if kind == LINEAR:
+            add_outer_products(gy, x, inputs, terms, rows, outs, scratch, to_weight)
+        elif kind == CONVOLUTION:
+            kernel = step[KERNEL]
+            add_correlations(gy, x, kernel, terms, rows, places, scratch, to_weight)
+        elif kind == ADD and step[G_OTHER] >= 0:
+            g_other = space[step[G_OTHER] : step[G_OTHER] + len(gy)]
+            if step[NEW_G_OTHER]:
+                set_all(g_other, ZERO)
+            add_to(gy, g_other)
+        if step[GX] < 0:
+            continue
+        gx = space[step[GX] : step[GX] + len(x)]
+        if step[NEW_GX]:
+            set_all(gx, ZERO)
+        if kind == SEGMENTS:
+            add_segments(gy, outs, gx, places, step[LENGTH])
+        elif kind == ADD:
+            add_to(gy, gx)
+        elif kind == LINEAR or kind == CONVOLUTION:
+            sources = outs[: len(places)]
+            convolve_back(weight, gy, terms[: step[KERNEL]], rows, places, sources, gx)
         elif kind == POOL:
-            unpool(gy, winners, channels, height, width, gx)
-        elif kind == PAD:
-            crop(gy, channels, height, width, step[TOP], step[LEFT], gx)
-        else:
-            image = space[step[IMAGE] :]
-            convolve_back(kind - CONVOLUTION, weight, x, gy, winners, to_weight, gx, scratch, image)
+            for c in range(channels):
+                start = c * channel_out
+                unpool(gy[start:], kept[start:], places, terms, gx[c * channel_in :])
+        elif kind == AVERAGE:
+            for c in range(channels):
+                spread(gy[c * channel_out :], places, terms, gx[c * channel_in :])
 
 
 def differentiate(
     steps: Integers,
     numbers: Floats,
-    first: int,
+    tables: Integers,
     w: Floats,
     x: Floats,
     labels: Integers,
@@ -203,16 +421,17 @@ def differentiate(
     set_all(gradient, ZERO)
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]
-        gather(x, batch, space[steps[0][SCRATCH] :], space[steps[0][X] :])
-        forward(steps, numbers, w, space)
+        gather(x, batch, space[last[SCRATCH] :], space)
+        forward(steps, numbers, tables, w, space, len(batch))
         loss += cross_entropy(y, last[OUTPUTS], labels, batch, share, gy)
-        backward(steps, numbers, w, space, first, gradient)
+        backward(steps, numbers, tables, w, space, len(batch), gradient)
     return loss
 
 
 def predict(
     steps: Integers,
     numbers: Floats,
+    tables: Integers,
     w: Floats,
     x: Floats,
     index: Integers,
@@ -224,8 +443,8 @@ def predict(
     y = space[last[Y] : last[Y] + last[OUTPUTS] * SAMPLES]
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]
-        gather(x, batch, space[steps[0][SCRATCH] :], space[steps[0][X] :])
-        forward(steps, numbers, w, space)
+        gather(x, batch, space[last[SCRATCH] :], space)
+        forward(steps, numbers, tables, w, space, len(batch))
         for b in range(len(batch)):
             for k in range(last[OUTPUTS]):
                 outputs[start + b, k] = y[k * SAMPLES + b]

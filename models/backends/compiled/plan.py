@@ -1,41 +1,48 @@
-"""The table of a chain's steps for inputs of one shape, and their places in memory."""
+"""The table of a network's steps for inputs of one shape, and their places in memory."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from torch import nn
 
 from laggard.models.backends.compiled import passes
-from laggard.models.backends.compiled.convolution import Convolution
-from laggard.models.backends.compiled.kernels import SAMPLES, Floats, Integers
-from laggard.models.backends.compiled.layers import Activation, activation_of, chain_of, require
+from laggard.models.backends.compiled.kernels import LANES, RELU, SAMPLES, Floats, Integers
+from laggard.models.backends.compiled.layers import (
+    Activation,
+    activation_of,
+    is_known,
+    layers_of,
+    pair_of,
+    require,
+)
+from laggard.models.modules import BasicBlock
 
 NO_ACTIVATION = Activation()
-# entries; products with larger ones, which are written out, would take long to compile
-LARGEST_KERNEL = 64
+NO_PLACES = np.zeros(0, np.int64)
+ONE_PLACE = np.zeros(1, np.int64)
 
 
 class Plan(NamedTuple):
-    """A chain as `passes` takes it.
+    """A network as `passes` takes it.
 
     Attributes:
         steps: a row for each, `(steps, FIELDS)`.
-        numbers: parameters of their units, `(steps, 2)`.
-        first: the first step with parameters.
+        numbers: parameters of their units, and what they add to variances, `(steps, 3)`.
+        tables: the places that steps name.
         space: the numbers in working memory.
         classes: the number of outputs of a sample.
-        convolutions: the convolutions to generate.
+        batched: whether samples of a mini-batch depend on each other.
     """
 
     steps: Integers
     numbers: Floats
-    first: int
+    tables: Integers
     space: int
     classes: int
-    convolutions: tuple[Convolution, ...]
+    batched: bool
 
 
 @dataclass
@@ -43,142 +50,358 @@ class PlanStep:
     """A step, without its places in working memory.
 
     Attributes:
-        inputs, outputs: features of a sample.
+        source: the step whose output it takes; -1 for the network's input.
+        other: the second one of an addition.
+        channels: of its output, before it is flattened; each has a bias.
+        shape: of a sample's output.
+        learns: whether it or a step before has parameters.
+        is_shared: whether several steps take its output.
         weight, bias: their places in the weights; -1 where there is none.
-        image: channels, height and width of its input, of its output for a convolution.
-        border: rows above and columns to the left that padding adds.
+        terms, rows, places, outs: tables, see `passes`.
+        kept: numbers a sample that the backward pass needs.
     """
 
     kind: int
-    inputs: int
-    outputs: int
+    source: int
+    shape: tuple[int, ...]
+    other: int = -1
+    channels: int = 0
+    learns: bool = False
+    is_shared: bool = False
     weight: int = -1
     bias: int = -1
-    image: tuple[int, ...] = (1, 1, 1)
-    border: tuple[int, int] = (0, 0)
+    kernel: int = 0
+    group: int = 0
+    length: int = 0
+    terms: Integers = field(default_factory=NO_PLACES.copy)
+    rows: Integers = field(default_factory=NO_PLACES.copy)
+    places: Integers = field(default_factory=NO_PLACES.copy)
+    outs: Integers = field(default_factory=NO_PLACES.copy)
+    kept: int = 0
+    eps: float = 0.0
     unit: Activation = NO_ACTIVATION
-    convolution: Convolution | None = None
+
+    @property
+    def size(self) -> int:
+        """Features of its output."""
+        return math.prod(self.shape)
 
 
 def build_plan(module: nn.Module, shape: Sequence[int]) -> Plan:
-    """The plan of a chain for inputs of `shape`.
+    """The plan of a network for inputs of `shape`.
 
     Raises:
-        NotCompiledError: the module is not a chain, or does not take such inputs to `(classes,)`.
+        NotCompiledError: a part of the module is not known, or it does not take such inputs to
+            `(classes,)`.
     """
-    chain = _Chain(tuple(shape))
-    for layer in chain_of(module):
-        chain.add(layer)
-    require(len(chain.shape) == 1)
-    return _lay_out(chain.steps)
+    builder = _Builder(module, tuple(shape))
+    last = builder.add(module, -1)
+    require(not builder.unused and last == len(builder.steps) - 1)
+    require(len(builder.steps[last].shape) == 1)
+    return _lay_out(builder.steps, builder.inputs)
 
 
-class _Chain:
-    """The steps so far, and the shape of their output."""
+class _Builder:
+    """The steps so far.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape, self.steps = shape, list[PlanStep]()
-        self._params = 0
+    Attributes:
+        unused: parameters, by their ids, that no step has.
+    """
 
-    def add(self, layer: nn.Module) -> None:
-        require(math.prod(self.shape) > 0)
-        if isinstance(layer, nn.Conv2d):
-            self._convolve(layer)
-        elif isinstance(layer, nn.MaxPool2d):
-            self._pool()
-        elif isinstance(layer, nn.Flatten):
-            self.shape = (math.prod(self.shape),)
-        elif isinstance(layer, nn.Linear):
-            require(self.shape == (layer.in_features,))
-            inputs, outputs = layer.in_features, layer.out_features
-            step = PlanStep(passes.LINEAR, inputs, outputs, image=(outputs, 1, 1))
-            self._append(step, (outputs,), layer)
+    def __init__(self, module: nn.Module, shape: tuple[int, ...]) -> None:
+        self.inputs = shape
+        self.steps: list[PlanStep] = []
+        self.unused: dict[int, int] = {}
+        start = 0
+        for parameter in module.parameters():
+            require(parameter.requires_grad and parameter.device.type == "cpu")
+            self.unused[id(parameter)] = start
+            start += parameter.numel()
+        require(start > 0 and math.prod(shape) > 0)
+
+    def add(self, module: nn.Module, source: int) -> int:
+        """Add the steps of a module that takes the output of step `source`; return the last one."""
+        require(is_known(module))
+        match module:
+            case nn.Sequential():
+                for layer in layers_of(module):
+                    source = self.add(layer, source)
+            case BasicBlock():
+                return self._add_block(module, source)
+            case nn.Conv2d():
+                return self._convolve(module, source)
+            case nn.Linear():
+                return self._multiply(module, source)
+            case nn.MaxPool2d() | nn.AvgPool2d() | nn.AdaptiveAvgPool2d():
+                return self._pool(module, source)
+            case nn.BatchNorm1d() | nn.BatchNorm2d() | nn.GroupNorm() | nn.LayerNorm():
+                return self._normalise(module, source)
+            case nn.Flatten():
+                self._reshape(source)
+            case nn.Identity():
+                pass
+            case _:
+                return self._activate(activation_of(module) or NO_ACTIVATION, source)
+        return source
+
+    def _shape(self, step: int) -> tuple[int, ...]:
+        if step < 0:
+            return self.inputs
+        return self.steps[step].shape
+
+    def _reshape(self, step: int) -> None:
+        flat = (math.prod(self._shape(step)),)
+        if step < 0:
+            self.inputs = flat
         else:
-            self._activate(activation_of(layer) or Activation())
+            require(not self.steps[step].is_shared)
+            self.steps[step].shape = flat
 
-    def _append(
-        self, step: PlanStep, shape: tuple[int, ...], layer: nn.Linear | nn.Conv2d | None = None
-    ) -> None:
+    def _append(self, step: PlanStep, layer: nn.Module | None = None) -> int:
+        """Add a step, with the parameters of `layer`; return its number."""
+        require(step.size > 0)
+        step.channels = step.channels or step.shape[0]
+        sources = {step.source, step.other} - {-1}
+        step.learns = any(self.steps[source].learns for source in sources)
         if layer is not None:
-            step.weight = self._params
-            self._params += layer.weight.numel()
-            if layer.bias is not None:
-                step.bias = self._params
-                self._params += layer.bias.numel()
+            step.learns = True
+            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+            require(weight is not None and id(weight) in self.unused)
+            step.weight = self.unused.pop(id(weight))
+            if bias is not None:
+                require(id(bias) in self.unused)
+                step.bias = self.unused.pop(id(bias))
         self.steps.append(step)
-        self.shape = shape
+        return len(self.steps) - 1
 
-    def _activate(self, unit: Activation) -> None:
-        if not self.steps or self.steps[-1].unit != Activation():
-            size = math.prod(self.shape)
-            self._append(PlanStep(passes.COPY, size, size), self.shape)
-        self.steps[-1].unit = unit
+    def _activate(self, unit: Activation, source: int) -> int:
+        """Let the last step apply a unit to its output, or a copy of it."""
+        is_free = source == len(self.steps) - 1 >= 0 and not self.steps[source].is_shared
+        if not is_free or self.steps[source].unit != NO_ACTIVATION:
+            shape = self._shape(source)
+            source = self._move(source, shape, ONE_PLACE, ONE_PLACE, math.prod(shape))
+        self.steps[source].unit = unit
+        return source
 
-    def _convolve(self, layer: nn.Conv2d) -> None:
-        require(len(self.shape) == 3 and self.shape[0] == layer.in_channels)
-        assert not isinstance(layer.padding, str)  # see `chain_of`
-        self._pad(layer.padding)
-        channels, height, width = self.shape
-        high, wide = layer.kernel_size
-        require(height >= high and width >= wide and high * wide <= LARGEST_KERNEL)
-        first = all(step.weight < 0 for step in self.steps)
-        biased = layer.bias is not None
-        kernel = layer.out_channels, high, wide
-        convolution = Convolution(
-            channels, height, width, *kernel, biased, pools=False, first=first
-        )
-        shape = (convolution.outputs, convolution.down, convolution.across)
-        sizes = math.prod(self.shape), math.prod(shape)
-        step = PlanStep(passes.CONVOLUTION, *sizes, image=shape, convolution=convolution)
-        self._append(step, shape, layer)
+    def _move(
+        self, source: int, shape: tuple[int, ...], xs: Integers, ys: Integers, length: int
+    ) -> int:
+        """Segments of `length` features from the places `xs` to `ys`, among zeros."""
+        step = PlanStep(passes.SEGMENTS, source, shape, length=length * SAMPLES)
+        step.places, step.outs = SAMPLES * xs, SAMPLES * ys
+        return self._append(step)
 
-    def _pad(self, border: tuple[int, ...]) -> None:
+    def _multiply(self, layer: nn.Linear, source: int) -> int:
+        require(self._shape(source) == (layer.in_features,))
+        step = PlanStep(passes.LINEAR, source, (layer.out_features,), kernel=layer.in_features)
+        # the weights' gradient needs the places of all samples
+        terms = max(layer.in_features, SAMPLES)
+        step.terms = SAMPLES * np.arange(terms)
+        step.rows = SAMPLES * np.arange(layer.out_features)
+        step.places = ONE_PLACE
+        step.outs = layer.in_features * np.arange(layer.out_features)  # rows of the weights
+        return self._append(step, layer)
+
+    def _convolve(self, layer: nn.Conv2d, source: int) -> int:
+        require(len(self._shape(source)) == 3 and self._shape(source)[0] == layer.in_channels)
+        assert not isinstance(layer.padding, str)  # see `is_known`
+        source = self._pad(source, layer.padding)
+        image = self._shape(source)
+        window = Window(layer.kernel_size, layer.stride, layer.dilation)
+        down, across = window.outputs(image)
+        step = PlanStep(passes.CONVOLUTION, source, (layer.out_channels, down, across))
+        step.kernel = math.prod(layer.weight.shape[1:])
+        within = window.entries(image)
+        channels = image[1] * image[2] * np.arange(layer.in_channels)
+        terms = (channels[:, None] + within).ravel()
+        step.terms = SAMPLES * np.append(terms, terms[-1:].repeat(-len(terms) % WHOLE_TERMS))
+        step.rows = SAMPLES * down * across * np.arange(layer.out_channels)
+        step.places = SAMPLES * window.places(image)
+        step.outs = SAMPLES * np.arange(down * across)
+        return self._append(step, layer)
+
+    def _pad(self, source: int, border: tuple[int, ...]) -> int:
         if not any(border):
-            return
+            return source
         top, left = border
-        channels, height, width = self.shape
-        shape = (channels, height + 2 * top, width + 2 * left)
-        sizes = math.prod(self.shape), math.prod(shape)
-        self._append(PlanStep(passes.PAD, *sizes, image=self.shape, border=(top, left)), shape)
+        channels, height, width = self._shape(source)
+        padded = (channels, height + 2 * top, width + 2 * left)
+        rows = np.arange(padded[0] * padded[1]).reshape(padded[:2])[:, top : top + height]
+        ys = padded[2] * rows.ravel() + left
+        return self._move(source, padded, width * np.arange(channels * height), ys, width)
 
-    def _pool(self) -> None:
-        require(len(self.shape) == 3)
-        shape = (self.shape[0], self.shape[1] // 2, self.shape[2] // 2)
-        require(math.prod(shape) > 0)
-        outputs = math.prod(shape)
-        last = self.steps[-1] if self.steps else None
-        if last and last.convolution and not last.convolution.pools and last.unit == Activation():
-            # The convolution pools its own outputs, row by row, while they are in the cache.
-            last.convolution = last.convolution._replace(pools=True)
-            last.outputs, last.image = outputs, shape
-            self.shape = shape
+    def _pool(
+        self, layer: nn.MaxPool2d | nn.AvgPool2d | nn.AdaptiveAvgPool2d, source: int
+    ) -> int:
+        image = self._shape(source)
+        require(len(image) == 3)
+        window = Window(image[1:])
+        if isinstance(layer, nn.MaxPool2d):
+            sides = layer.kernel_size, layer.stride, layer.dilation
+            window = Window(*(pair_of(side) for side in sides))
+        elif isinstance(layer, nn.AvgPool2d):
+            window = Window(pair_of(layer.kernel_size), pair_of(layer.stride))
+        shape = (image[0], *window.outputs(image))
+        step = PlanStep(passes.AVERAGE, source, shape)
+        if isinstance(layer, nn.MaxPool2d):
+            step.kind, step.kept = passes.POOL, step.size
+        entries = window.entries(image)
+        if step.kind == passes.POOL:
+            entries = np.append(entries, entries[-1:].repeat(len(entries) % 2))
+        step.terms = SAMPLES * entries
+        step.places = SAMPLES * window.places(image)
+        return self._append(step)
+
+    def _normalise(self, layer: nn.Module, source: int) -> int:
+        shape = self._shape(source)
+        kind = passes.GROUP_NORM
+        if isinstance(layer, nn.GroupNorm):
+            require(shape[0] == layer.num_channels)
+            group = layer.num_channels // layer.num_groups
+        elif isinstance(layer, nn.LayerNorm):  # one group of channels of one feature
+            require(shape == tuple(layer.normalized_shape))
+            group = math.prod(shape)
         else:
-            step = PlanStep(passes.POOL, math.prod(self.shape), outputs, image=self.shape)
-            self._append(step, shape)
+            assert isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)
+            require(shape[0] == layer.num_features)
+            require(len(shape) == (1 if isinstance(layer, nn.BatchNorm1d) else 3))
+            kind, group = passes.BATCH_NORM, 1
+        bias, eps = layer._parameters["bias"], layer.eps
+        require(bias is not None and isinstance(eps, float))
+        step = PlanStep(kind, source, shape, group=group, eps=eps)
+        step.channels = bias.numel()
+        step.kept = 2 * step.channels // group
+        return self._append(step, layer)
+
+    def _add_block(self, block: BasicBlock, source: int) -> int:
+        require(source >= 0)
+        self.steps[source].is_shared = True
+        channels, height, width = self._shape(source)
+        last = self.add(block.part, source)
+        window = Window((1, 1), (block.stride, block.stride))
+        shape = (channels + block.added, *window.outputs(self._shape(source)))
+        if block.stride > 1 or block.added:
+            pixels = window.places((channels, height, width))
+            starts = height * width * np.arange(channels)
+            xs = (starts[:, None] + pixels).ravel()
+            source = self._move(source, shape, xs, np.arange(len(xs)), 1)
+        require(last != source and self._shape(last) == shape == self._shape(source))
+        step = PlanStep(passes.ADD, last, shape, other=source, unit=Activation(RELU))
+        return self._append(step)
 
 
-def _lay_out(steps: Sequence[PlanStep]) -> Plan:
-    """Lay out working memory: two gradients in turn, scratch memory, images, and all outputs."""
-    convolutions = tuple(step.convolution for step in steps if step.convolution)
-    widest = max(max(step.inputs, step.outputs) for step in steps)
-    scratch = 2 * widest
-    scratch_sizes = [widest + SAMPLES, *(convolution.scratch for convolution in convolutions)]
-    image = scratch + max(scratch_sizes)
-    x = image + max((convolution.image for convolution in convolutions), default=0)
-    y = x + steps[0].inputs
-    next_convolution, rows = passes.CONVOLUTION, list[list[int]]()
+WHOLE_TERMS = 4
+"""Tables of terms of convolutions are repeated at the end up to a multiple of this: TILE_SUMS."""
+
+
+class Window(NamedTuple):
+    """Where a kernel or a pool lies in an image, whose border is added already."""
+
+    sides: tuple[int, ...]
+    strides: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+
+    def outputs(self, image: Sequence[int]) -> tuple[int, int]:
+        """Rows and columns of the result."""
+        rows, columns = (
+            (length - apart * (side - 1) - 1) // stride + 1
+            for length, side, stride, apart in zip(
+                image[1:], self.sides, self.strides, self.dilation, strict=True
+            )
+        )
+        require(rows > 0 and columns > 0)
+        return rows, columns
+
+    def entries(self, image: Sequence[int]) -> Integers:
+        """The places of its entries, from its first one on."""
+        rows, columns = (
+            apart * np.arange(side)
+            for side, apart in zip(self.sides, self.dilation, strict=True)
+        )
+        places: Integers = (image[2] * rows[:, None] + columns).ravel()
+        return places
+
+    def places(self, image: Sequence[int]) -> Integers:
+        """The places of its first entry in a channel, by rows of the result."""
+        rows, columns = (
+            stride * np.arange(count)
+            for stride, count in zip(self.strides, self.outputs(image), strict=True)
+        )
+        places: Integers = (image[2] * rows[:, None] + columns).ravel()
+        return places
+
+
+class _Gradients(NamedTuple):
+    """Where the gradients at the network's input and at each step's output are.
+
+    Attributes:
+        slots: the slot of each; -1 where it is not needed.
+        new: for each step, whether it is the first to add to its source's gradient, and to that of
+            its other input.
+        count: the number of slots.
+    """
+
+    slots: list[int]
+    new: list[tuple[bool, bool]]
+    count: int
+
+
+def _assign_gradients(steps: Sequence[PlanStep]) -> _Gradients:
+    """Go through the steps as the backward pass does: a slot is free again after its step."""
+    needed = [False, *(step.learns for step in steps)]
+    for step in steps:
+        if step.kind in (passes.BATCH_NORM, passes.GROUP_NORM):
+            needed[step.source + 1] = True  # it is computed with the gains' gradient
+    slots, new = [-1] * len(needed), [(False, False)] * len(steps)
+    count, free = 1, list[int]()
+    slots[-1] = 0
+    for number in reversed(range(len(steps))):
+        step = steps[number]
+        if slots[number + 1] < 0:
+            continue
+        is_new = dict[int, bool]()
+        for value in (step.other + 1, step.source + 1):  # in the order of the backward pass
+            is_new[value] = needed[value] and slots[value] < 0
+            if is_new[value]:
+                if not free:
+                    free.append(count)
+                    count += 1
+                slots[value] = free.pop()
+        free.append(slots[number + 1])
+        new[number] = is_new[step.source + 1], is_new[step.other + 1]
+    return _Gradients(slots, new, count)
+
+
+def _lay_out(steps: Sequence[PlanStep], inputs: tuple[int, ...]) -> Plan:
+    """Lay out working memory: the input, each step's output and what it keeps, gradients, and
+    scratch memory.
+    """
+    sizes = [math.prod(inputs), *(step.size for step in steps)]
+    widest = max(sizes)
+    outputs, kept, end = [0], [0], sizes[0]
+    for step in steps:
+        outputs.append(end)
+        kept.append(end + step.size)
+        end += step.size + step.kept
+    gradients = _assign_gradients(steps)
+    scratch = end + gradients.count * widest
+    rows, tables, filled = list[list[int]](), list[Integers](), 0
     for number, step in enumerate(steps):
-        winners = y + step.outputs
-        # Two places in turn: the gradient at a step's output is that at the next one's input.
-        gradients = (widest, 0) if number % 2 else (0, widest)
-        places = [SAMPLES * place for place in (x, y, *gradients, scratch, image, winners)]
-        sizes = (step.weight, step.bias, step.inputs, step.outputs)
-        kind = step.kind
-        if step.convolution is not None:  # each has its own generated code
-            kind = next_convolution
-            next_convolution += 1
-        rows.append([kind, *places, *sizes, step.unit.kind, *step.image, *step.border])
-        x, y = y, winners + step.outputs
-    first = next(number for number, step in enumerate(steps) if step.weight >= 0)
-    numbers = np.array([step.unit[1:] for step in steps], np.float32)
-    return Plan(np.array(rows), numbers, first, SAMPLES * y, steps[-1].outputs, convolutions)
+        values = step.source + 1, step.other + 1, number + 1
+        places = [SAMPLES * outputs[value] for value in values]
+        for slot in (gradients.slots[value] for value in values):
+            places.append(SAMPLES * (end + slot * widest) if slot >= 0 else -1)
+        row = [step.kind, *places, *gradients.new[number]]
+        row += [SAMPLES * scratch, SAMPLES * kept[number + 1], step.weight, step.bias]
+        row += [sizes[step.source + 1], step.size, step.channels]
+        row += [step.kernel, step.group, step.length, step.unit.kind]
+        for table in (step.terms, step.rows, step.places, step.outs):
+            row.append(filled)
+            filled += len(table)
+            tables.append(table)
+        rows.append([*row, filled])
+    numbers = np.array([[*step.unit[1:], step.eps] for step in steps], np.float32)
+    sums = WHOLE_TERMS * LANES * max(len(step.terms) for step in steps)
+    space = SAMPLES * scratch + max(SAMPLES * (widest + SAMPLES), sums)
+    batched = any(step.kind == passes.BATCH_NORM for step in steps)
+    return Plan(np.array(rows), numbers, np.concatenate(tables), space, sizes[-1], batched)

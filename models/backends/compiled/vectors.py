@@ -1,9 +1,9 @@
-"""Products and transposes of matrices in the CPU's registers, as vectors of LLVM.
+"""Products, correlations and transposes in the CPU's registers, as vectors of LLVM.
 
 From loops over numbers LLVM makes code that adds into memory at each term, at a third of the speed
-of the CPU. So these two loops are written in LLVM's own terms. `compiler` puts this text into each
-module that it compiles, where TILE_ROWS, `add_row`, `add_rows` and `transpose_block` replace those
-of `kernels`, which have the same meaning and are slow. Nothing imports it, since it imports numba.
+of the CPU. So these loops are written in LLVM's own terms. `compiler` puts this text into the
+module that it compiles, where the constants and functions below replace those of `kernels`, which
+have the same meaning and are slow. Nothing imports it, since it imports numba.
 
 Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, 2008.
 """
@@ -15,12 +15,12 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from laggard.models.backends.compiled.kernels import SAMPLES, TILE
+from laggard.models.backends.compiled.kernels import LANES, SAMPLES, TILE
 
-# Of the CPU that is compiled for. Without 512 bits, the sums of eight rows leave the registers.
-TILE_ROWS = 2
+# Of the CPU that is compiled for. Without 512 bits, more sums would leave the registers.
+TILE_ROWS, TILE_SUMS = 2, 2
 if "+avx512f" in str(config.CPU_FEATURES):  # type: ignore[attr-defined]
-    TILE_ROWS = 8
+    TILE_ROWS, TILE_SUMS = 8, 4
 INDEX, LANE = ir.IntType(64), ir.IntType(32)
 FLOAT = ir.FloatType()
 FLOAT_BYTES = 4
@@ -43,49 +43,128 @@ def vector_at(builder: Any, start: Any, place: Any, width: int) -> Any:
     return builder.bitcast(address, ir.VectorType(FLOAT, width).as_pointer())
 
 
-def make_product(rows: int) -> Any:
-    """A function that adds the product of two matrices to `rows` rows of y: for b < SAMPLES,
+def size_of(context: Any, builder: Any, signature: Any, arguments: Any, number: int) -> Any:
+    """The number of entries of an argument that is an array."""
+    array = context.make_array(signature.args[number])
+    return array(context, builder, arguments[number]).nitems
 
-        y[m * apart + b] += sum_k a[m * across + k * down] x[k * SAMPLES + b]
 
-    with the terms k in their order, whatever the width of the CPU's vectors.
+def entry_of(builder: Any, start: Any, number: Any) -> Any:
+    """Entry `number` of an array."""
+    return builder.load(builder.gep(start, [number]))
+
+
+def add_times(builder: Any, total: Any, one: Any, other: Any) -> None:
+    """Add a product to a variable that LLVM keeps in a register."""
+    # "contract": rounded once, after the addition, where the CPU can
+    product = builder.fmul(one, other, flags=("contract",))
+    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+
+
+def variable_of(builder: Any, value: Any) -> Any:
+    """A new variable with this value."""
+    return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
+
+
+def make_product(count: int) -> Any:
+    """`add_rows` of `kernels` for `count` rows.
+
+    The terms are added in their order, whatever the width of the CPU's vectors.
     """
 
     @intrinsic
     def add_product(
-        typing: Any, a: Any, across: Any, down: Any, x: Any, y: Any, apart: Any, terms: Any
+        typing: Any,
+        a: Any,
+        across: Any,
+        down: Any,
+        x: Any,
+        x_places: Any,
+        terms: Any,
+        y: Any,
+        y_places: Any,
+        rows: Any,
     ) -> Any:
         whole = types.int64
-        return types.void(a, whole, whole, x, y, whole, whole), emit
+        return types.void(a, whole, whole, x, x_places, terms, y, y_places, rows), emit
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, x, y = (start_of(context, builder, signature, arguments, at) for at in (0, 3, 4))
-        across, down, apart, terms = (arguments[at] for at in (1, 2, 5, 6))
-        places, sums = [], []
-        for row in range(rows):
-            place = vector_at(builder, y, builder.mul(apart, INDEX(row)), SAMPLES)
-            before = builder.load(place, align=FLOAT_BYTES)
-            places.append(place)
-            # a variable here, which LLVM keeps in a register
-            sums.append(cgutils.alloca_once_value(builder, before))  # type: ignore[no-untyped-call]
-        with cgutils.for_range(builder, terms) as loop:
-            x_place = vector_at(builder, x, builder.mul(loop.index, INDEX(SAMPLES)), SAMPLES)
-            x_vector = builder.load(x_place, align=FLOAT_BYTES)
-            term = builder.mul(loop.index, down)
-            for row in range(rows):
-                entry = builder.add(builder.mul(across, INDEX(row)), term)
-                number = builder.load(builder.gep(a, [entry]))
-                single = builder.insert_element(x_vector, number, LANE(0))
-                repeated = builder.shuffle_vector(single, single, from_lanes([0] * SAMPLES))
-                # "contract": rounded once, after the addition, where the CPU can
-                product = builder.fmul(repeated, x_vector, flags=("contract",))
-                total = builder.fadd(builder.load(sums[row]), product, flags=("contract",))
-                builder.store(total, sums[row])
-        for place, total in zip(places, sums, strict=True):
-            builder.store(builder.load(total), place, align=FLOAT_BYTES)
+        given = context, builder, signature, arguments
+        a, x, x_places, terms, y, y_places, rows = (
+            start_of(*given, number) for number in (0, 3, 4, 5, 6, 7, 8)
+        )
+        across, down = arguments[1:3]
+        a_starts, y_starts = [], []
+        for row in range(count):
+            a_starts.append(builder.gep(a, [builder.mul(across, INDEX(row))]))
+            y_starts.append(builder.gep(y, [entry_of(builder, rows, INDEX(row))]))
+        nothing = ir.Constant(ir.VectorType(FLOAT, SAMPLES), None)
+        sums = [variable_of(builder, nothing) for _ in range(count)]
+        with cgutils.for_range(builder, size_of(*given, 4)) as outer:
+            x_start = builder.gep(x, [entry_of(builder, x_places, outer.index)])
+            y_place = entry_of(builder, y_places, outer.index)
+            places = [vector_at(builder, start, y_place, SAMPLES) for start in y_starts]
+            for place, total in zip(places, sums, strict=True):
+                builder.store(builder.load(place, align=FLOAT_BYTES), total)
+            with cgutils.for_range(builder, size_of(*given, 5)) as inner:
+                x_place = entry_of(builder, terms, inner.index)
+                x_address = vector_at(builder, x_start, x_place, SAMPLES)
+                x_vector = builder.load(x_address, align=FLOAT_BYTES)
+                term = builder.mul(inner.index, down)
+                for start, total in zip(a_starts, sums, strict=True):
+                    number = entry_of(builder, start, term)
+                    single = builder.insert_element(x_vector, number, LANE(0))
+                    repeated = builder.shuffle_vector(single, single, from_lanes([0] * SAMPLES))
+                    add_times(builder, total, repeated, x_vector)
+            for place, total in zip(places, sums, strict=True):
+                builder.store(builder.load(total), place, align=FLOAT_BYTES)
         return context.get_dummy_value()
 
     return add_product
+
+
+def make_correlation(rows: int) -> Any:
+    """`correlate` of `kernels` for so many rows of y."""
+
+    @intrinsic
+    def add_correlation(
+        typing: Any, x: Any, places: Any, terms: Any, y: Any, apart: Any, sums: Any
+    ) -> Any:
+        return types.void(x, places, terms, y, types.int64, sums), emit
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given = context, builder, signature, arguments
+        x, places, terms, y, out = (start_of(*given, number) for number in (0, 1, 2, 3, 5))
+        apart = arguments[4]
+        y_starts = [builder.gep(y, [builder.mul(apart, INDEX(row))]) for row in range(rows)]
+        x_starts = []
+        for term in range(TILE_SUMS):
+            x_starts.append(builder.gep(x, [entry_of(builder, terms, INDEX(term))]))
+        targets, sums = [], []
+        for number in range(rows * TILE_SUMS):
+            target = vector_at(builder, out, INDEX(number * LANES), LANES)
+            targets.append(target)
+            sums.append(variable_of(builder, builder.load(target, align=FLOAT_BYTES)))
+        with cgutils.for_range(builder, size_of(*given, 1)) as loop:
+            y_place = builder.mul(loop.index, INDEX(SAMPLES))
+            x_place = entry_of(builder, places, loop.index)
+            for lane in range(0, SAMPLES, LANES):
+                y_lanes = builder.add(y_place, INDEX(lane))
+                x_lanes = builder.add(x_place, INDEX(lane))
+                y_vectors = []
+                for start in y_starts:
+                    place = vector_at(builder, start, y_lanes, LANES)
+                    y_vectors.append(builder.load(place, align=FLOAT_BYTES))
+                for term, start in enumerate(x_starts):
+                    place = vector_at(builder, start, x_lanes, LANES)
+                    x_vector = builder.load(place, align=FLOAT_BYTES)
+                    for row, y_vector in enumerate(y_vectors):
+                        add_times(builder, sums[row * TILE_SUMS + term], y_vector, x_vector)
+        for target, total in zip(targets, sums, strict=True):
+            builder.store(builder.load(total), target, align=FLOAT_BYTES)
+        return context.get_dummy_value()
+
+    return add_correlation
 
 
 def masks_of_exchange(half: int) -> tuple[Any, Any]:
@@ -140,4 +219,8 @@ def transpose_block(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> 
 
 
 add_row = make_product(1)
+add_pair = make_product(2)
+add_four = make_product(4)
 add_rows = make_product(TILE_ROWS)
+correlate_row = make_correlation(1)
+correlate = make_correlation(TILE_SUMS)

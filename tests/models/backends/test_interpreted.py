@@ -30,8 +30,8 @@ def _interpreted(monkeypatch, tmp_path):
     no_vectors.write_text("")
     monkeypatch.setattr(compiler, "VECTORS", no_vectors)
 
-    def passes(convolutions):
-        module = execute_source(source(convolutions))
+    def passes():
+        module = execute_source(source())
         return compiler.Passes(module.differentiate, module.predict)
 
     monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
