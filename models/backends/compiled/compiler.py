@@ -41,9 +41,9 @@ def source() -> str:
     return "\n".join(lines) + "\n"
 
 
-NETWORK = "i8[:, ::1], f4[:, ::1], i8[::1], f4[::1]"  # steps, numbers, tables, weights
-DIFFERENTIATE = f"f4({NETWORK}, f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
-PREDICT = f"void({NETWORK}, f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
+NETWORK_ARGUMENTS = "i8[:, ::1], f4[:, ::1], i8[::1], f4[::1]"  # steps, numbers, tables, weights
+DIFFERENTIATE = f"f4({NETWORK_ARGUMENTS}, f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
+PREDICT = f"void({NETWORK_ARGUMENTS}, f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
 
 
 class Passes(NamedTuple):

@@ -19,7 +19,6 @@ Integers = NDArray[np.int64]
 Single = float | np.floating[Any]
 
 SAMPLES = 32  # in one pass; more are added up in passes of so many
-TILE_ROWS = 8  # rows of a product at a time; where compiled, as many as suit the CPU
 TILE_SUMS = 4  # of a correlation: rows of each of its two factors at a time; likewise
 TILE = 16  # rows and columns that are transposed at a time
 LANES = 16  # samples that are not added up yet in a correlation
@@ -27,57 +26,6 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
 """Units whose derivative is a function of their output, so that they can overwrite their input."""
-
-
-def add_row(
-    a: Floats,
-    across: Any,
-    down: Any,
-    x: Floats,
-    x_places: Integers,
-    terms: Integers,
-    y: Floats,
-    y_places: Integers,
-    rows: Integers,
-) -> None:
-    """The first row of `add_rows`. Of `vectors`, where compiled; `across` does nothing."""
-    for p in range(len(x_places)):
-        for k in range(len(terms)):
-            for b in range(SAMPLES):
-                product = a[k * down] * x[x_places[p] + terms[k] + b]
-                y[y_places[p] + rows[0] + b] += product
-
-
-def add_pair(
-    a: Floats,
-    across: Any,
-    down: Any,
-    x: Floats,
-    x_places: Integers,
-    terms: Integers,
-    y: Floats,
-    y_places: Integers,
-    rows: Integers,
-) -> None:
-    """The first two rows of `add_rows`. Of `vectors`, where compiled."""
-    for m in range(2):
-        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
-
-
-def add_four(
-    a: Floats,
-    across: Any,
-    down: Any,
-    x: Floats,
-    x_places: Integers,
-    terms: Integers,
-    y: Floats,
-    y_places: Integers,
-    rows: Integers,
-) -> None:
-    """The first four rows of `add_rows`. Of `vectors`, where compiled."""
-    for m in range(4):
-        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
 
 
 def add_rows(
@@ -91,15 +39,20 @@ def add_rows(
     y_places: Integers,
     rows: Integers,
 ) -> None:
-    """Products of a matrix with columns of x at several places, in turn: for each place p,
+    """Products of a matrix with columns of x at several places: for each place p,
 
         y[y_places[p] + rows[m] + b] +=
             sum_k a[m * across + k * down] x[x_places[p] + terms[k] + b]
 
-    for TILE_ROWS rows m, and all samples b. Of `vectors`, where compiled.
+    for all rows m and samples b. Of `vectors`, where compiled.
     """
-    for m in range(TILE_ROWS):
-        add_row(a[m * across :], across, down, x, x_places, terms, y, y_places, rows[m:])
+    for m in range(len(rows)):
+        own = a[m * across :]
+        for p in range(len(x_places)):
+            for k in range(len(terms)):
+                for b in range(SAMPLES):
+                    product = own[k * down] * x[x_places[p] + terms[k] + b]
+                    y[y_places[p] + rows[m] + b] += product
 
 
 def correlate_row(
@@ -307,21 +260,23 @@ def add_up(x: Floats, sums: Floats) -> None:
             sums[b] += row[b]
 
 
-def add_squares(x: Floats, mean: Floats, sums: Floats) -> None:
-    """Add (x[k, b] - mean[b])^2 over rows k to sums[b]."""
+def add_spread(x: Floats, mean: Floats, sums: Floats, squares: Floats) -> None:
+    """Add x[k, b] - mean[b] over rows k to sums[b], and its square to squares[b]."""
     whole = len(x) // SAMPLES // 4
     for k in range(whole):
         one, two = row_of(x, 4 * k * SAMPLES), row_of(x, (4 * k + 1) * SAMPLES)
         three, four = row_of(x, (4 * k + 2) * SAMPLES), row_of(x, (4 * k + 3) * SAMPLES)
         for b in range(SAMPLES):
-            own = mean[b]
-            first = (one[b] - own) * (one[b] - own) + (two[b] - own) * (two[b] - own)
-            second = (three[b] - own) * (three[b] - own) + (four[b] - own) * (four[b] - own)
-            sums[b] += first + second
+            first, second = one[b] - mean[b], two[b] - mean[b]
+            third, fourth = three[b] - mean[b], four[b] - mean[b]
+            sums[b] += (first + second) + (third + fourth)
+            squares[b] += (first * first + second * second) + (third * third + fourth * fourth)
     for start in range(4 * whole * SAMPLES, len(x), SAMPLES):
         row = row_of(x, start)
         for b in range(SAMPLES):
-            sums[b] += (row[b] - mean[b]) * (row[b] - mean[b])
+            deviation = row[b] - mean[b]
+            sums[b] += deviation
+            squares[b] += deviation * deviation
 
 
 def add_deviations(x: Floats, mean: Floats, factor: Floats, sums: Floats) -> None:
@@ -345,7 +300,7 @@ def add_batch(sums: Floats, batch: int) -> None:
         set_all(sums[:SAMPLES], add_samples(sums, 0))
 
 
-def normalise(
+def normalise_group(
     x: Floats, gains: Floats, biases: Floats, batch: int, eps: Single, y: Floats, kept: Floats
 ) -> None:
     """y = gain (x - mean) / sqrt(variance + eps) + bias for a group of channels.
@@ -354,19 +309,24 @@ def normalise(
     together. Each channel has a gain and a bias.
 
     Args:
-        kept: the means of the samples, and their 1 / sqrt(variance + eps), for `denormalise`.
+        kept: the means of the samples, and their 1 / sqrt(variance + eps), for `denormalise_group`.
     """
     size = len(x) // len(gains)
     count = np.float32(len(x) // SAMPLES * max(batch, 1))
     mean, scale = row_of(kept, 0), row_of(kept, SAMPLES)
+    rest = row_of(y, 0)  # y is free until the last loop
     set_all(kept[: 2 * SAMPLES], ZERO)
+    set_all(rest, ZERO)
     add_up(x, mean)
     add_batch(mean, batch)
     for b in range(SAMPLES):
         mean[b] /= count
-    add_squares(x, mean, scale)
+    add_spread(x, mean, rest, scale)
+    add_batch(rest, batch)
     add_batch(scale, batch)
     for b in range(SAMPLES):
+        # A sum of many numbers is rounded at each; deviations from it are small, and so is its error.
+        mean[b] += rest[b] / count
         scale[b] = ONE / np.sqrt(scale[b] / count + eps)
     for start in range(0, len(x), SAMPLES):
         gain, bias = gains[start // size], biases[start // size]
@@ -375,7 +335,7 @@ def normalise(
             target[b] = gain * ((values[b] - mean[b]) * scale[b]) + bias
 
 
-def denormalise(
+def denormalise_group(
     x: Floats,
     gains: Floats,
     batch: int,
@@ -386,11 +346,11 @@ def denormalise(
     to_biases: Floats,
     scratch: Floats,
 ) -> None:
-    """The gradients of `normalise`, added to `gx` and to those of gains and biases. With
+    """The gradients of `normalise_group`, added to `gx` and to those of gains and biases. With
 
-        z = (x - mean) scale:
+    z = (x - mean) scale:
 
-        gz = gain gy,   gx = scale (gz - mean of gz - z (mean of z gz)).
+    gz = gain gy,   gx = scale (gz - mean of gz - z (mean of z gz)).
     """
     size = len(x) // len(gains)
     count = np.float32(len(x) // SAMPLES * max(batch, 1))

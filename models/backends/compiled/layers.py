@@ -16,9 +16,18 @@ HOOKS = (
     "forward",
 )
 ACTIVATIONS = (nn.ELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.ReLU, nn.Sigmoid, nn.Tanh)
-POOLS = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.MaxPool2d)
+POOLINGS = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.MaxPool2d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
-KNOWN = (nn.Conv2d, nn.Flatten, nn.Linear, *POOLS, *NORMS, *ACTIVATIONS, nn.Sequential, BasicBlock)
+KNOWN = (
+    nn.Conv2d,
+    nn.Flatten,
+    nn.Linear,
+    *POOLINGS,
+    *NORMS,
+    *ACTIVATIONS,
+    nn.Sequential,
+    BasicBlock,
+)
 
 
 class NotCompiledError(ValueError):
@@ -43,7 +52,7 @@ def require(condition: Any) -> None:
         raise NotCompiledError
 
 
-def layers_of(chain: nn.Sequential) -> list[nn.Module]:
+def layers_in_order(chain: nn.Sequential) -> list[nn.Module]:
     """The layers of a chain, in order.
 
     ReLU before max-pooling is moved after it, which is the same function for a part of the work.

@@ -12,7 +12,6 @@ import numpy as np
 from laggard.models.backends.compiled.kernels import (
     LANES,
     SAMPLES,
-    TILE_ROWS,
     TILE_SUMS,
     ZERO,
     Floats,
@@ -21,11 +20,8 @@ from laggard.models.backends.compiled.kernels import (
     activate,
     add,
     add_columns,
-    add_four,
     add_lanes,
-    add_pair,
     add_places,
-    add_row,
     add_rows,
     add_segments,
     add_to,
@@ -35,9 +31,9 @@ from laggard.models.backends.compiled.kernels import (
     correlate_row,
     cross_entropy,
     deactivate,
-    denormalise,
+    denormalise_group,
     gather,
-    normalise,
+    normalise_group,
     pool,
     set_all,
     spread,
@@ -103,21 +99,7 @@ def multiply(
     """
     for k in range(0, len(terms), TERMS_AT_ONCE):
         some = terms[k : k + TERMS_AT_ONCE]
-        m = 0
-        while m < len(rows):
-            own, to, left = a[m * across + k * down :], rows[m:], len(rows) - m
-            if left >= TILE_ROWS:
-                add_rows(own, across, down, x, x_places, some, y, y_places, to)
-                m += TILE_ROWS
-            elif left >= 4:
-                add_four(own, across, down, x, x_places, some, y, y_places, to)
-                m += 4
-            elif left >= 2:
-                add_pair(own, across, down, x, x_places, some, y, y_places, to)
-                m += 2
-            else:
-                add_row(own, across, down, x, x_places, some, y, y_places, to)
-                m += 1
+        add_rows(a[k * down :], across, down, x, x_places, some, y, y_places, rows)
 
 
 def convolve(
@@ -224,7 +206,7 @@ def add_outer_products(
             add_columns(product, len(rows), start, inputs, to)
 
 
-def normalise_groups(
+def normalise_all(
     step: Integers,
     numbers: Floats,
     gains: Floats,
@@ -234,7 +216,7 @@ def normalise_groups(
     y: Floats,
     kept: Floats,
 ) -> None:
-    """`normalise` and the unit of a step, one group after another: it stays in the cache."""
+    """`normalise_group` and the unit of a step, one group after another: it stays in the cache."""
     group = step[GROUP]
     size = len(x) // step[CHANNELS] * group
     together = 0
@@ -244,11 +226,11 @@ def normalise_groups(
         of_x, of_channels = slice(g * size, (g + 1) * size), slice(g * group, (g + 1) * group)
         own, statistics = y[of_x], kept[2 * SAMPLES * g :]
         factors, shifts = gains[of_channels], biases[of_channels]
-        normalise(x[of_x], factors, shifts, together, numbers[2], own, statistics)
+        normalise_group(x[of_x], factors, shifts, together, numbers[2], own, statistics)
         activate(own, step[UNIT], numbers[0], numbers[1])
 
 
-def denormalise_groups(
+def denormalise_all(
     step: Integers,
     numbers: Floats,
     gains: Floats,
@@ -262,7 +244,7 @@ def denormalise_groups(
     to_biases: Floats,
     scratch: Floats,
 ) -> None:
-    """The backward pass of `normalise_groups`."""
+    """The backward pass of `normalise_all`."""
     group = step[GROUP]
     size = len(x) // step[CHANNELS] * group
     together = 0
@@ -274,7 +256,7 @@ def denormalise_groups(
         deactivate(own, y[of_x], step[UNIT], numbers[0], numbers[1])
         if step[NEW_GX]:
             set_all(to, ZERO)
-        denormalise(
+        denormalise_group(
             x[of_x],
             gains[of_channels],
             together,
@@ -316,7 +298,7 @@ def forward(
             copy_segments(x, places, y, outs, step[LENGTH])
         elif kind == ADD:
             add(x, space[step[OTHER] : step[OTHER] + len(y)], y)
-        elif kind == LINEAR or kind == CONVOLUTION:
+        elif kind in (LINEAR, CONVOLUTION):
             targets = outs[: len(places)]
             convolve(weight, biases, x, terms[: step[KERNEL]], rows, places, targets, y)
         elif kind == POOL:
@@ -327,7 +309,7 @@ def forward(
             for c in range(channels):
                 average(x[c * channel_in :], places, terms, y[c * channel_out :])
         else:
-            normalise_groups(step, numbers[number], weight, biases, batch, x, y, kept)
+            normalise_all(step, numbers[number], weight, biases, batch, x, y, kept)
             continue
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])
 
@@ -360,11 +342,11 @@ def backward(
         y = space[step[Y] : step[Y] + outputs * SAMPLES]
         gy = space[step[GY] : step[GY] + outputs * SAMPLES]
         channel_in, channel_out = len(x) // channels, len(y) // channels
-        if kind == GROUP_NORM or kind == BATCH_NORM:
+        if kind in (GROUP_NORM, BATCH_NORM):
             gx = space[step[GX] : step[GX] + len(x)]
             to_bias = gradient[step[BIAS] :]
             given = step, numbers[number], weight, batch, x, y, kept
-            denormalise_groups(*given, gy, gx, to_weight, to_bias, scratch)
+            denormalise_all(*given, gy, gx, to_weight, to_bias, scratch)
             continue
         deactivate(gy, y, step[UNIT], numbers[number, 0], numbers[number, 1])
         if step[BIAS] >= 0:
@@ -390,7 +372,7 @@ def backward(
             add_segments(gy, outs, gx, places, step[LENGTH])
         elif kind == ADD:
             add_to(gy, gx)
-        elif kind == LINEAR or kind == CONVOLUTION:
+        elif kind in (LINEAR, CONVOLUTION):
             sources = outs[: len(places)]
             convolve_back(weight, gy, terms[: step[KERNEL]], rows, places, sources, gx)
         elif kind == POOL:

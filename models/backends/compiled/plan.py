@@ -14,7 +14,7 @@ from laggard.models.backends.compiled.layers import (
     Activation,
     activation_of,
     is_known,
-    layers_of,
+    layers_in_order,
     pair_of,
     require,
 )
@@ -124,7 +124,7 @@ class _Builder:
         require(is_known(module))
         match module:
             case nn.Sequential():
-                for layer in layers_of(module):
+                for layer in layers_in_order(module):
                     source = self.add(layer, source)
             case BasicBlock():
                 return self._add_block(module, source)
@@ -207,7 +207,7 @@ class _Builder:
         assert not isinstance(layer.padding, str)  # see `is_known`
         source = self._pad(source, layer.padding)
         image = self._shape(source)
-        window = Window(layer.kernel_size, layer.stride, layer.dilation)
+        window = ImageWindow(layer.kernel_size, layer.stride, layer.dilation)
         down, across = window.outputs(image)
         step = PlanStep(passes.CONVOLUTION, source, (layer.out_channels, down, across))
         step.kernel = math.prod(layer.weight.shape[1:])
@@ -230,17 +230,15 @@ class _Builder:
         ys = padded[2] * rows.ravel() + left
         return self._move(source, padded, width * np.arange(channels * height), ys, width)
 
-    def _pool(
-        self, layer: nn.MaxPool2d | nn.AvgPool2d | nn.AdaptiveAvgPool2d, source: int
-    ) -> int:
+    def _pool(self, layer: nn.MaxPool2d | nn.AvgPool2d | nn.AdaptiveAvgPool2d, source: int) -> int:
         image = self._shape(source)
         require(len(image) == 3)
-        window = Window(image[1:])
+        window = ImageWindow(image[1:])
         if isinstance(layer, nn.MaxPool2d):
             sides = layer.kernel_size, layer.stride, layer.dilation
-            window = Window(*(pair_of(side) for side in sides))
+            window = ImageWindow(*(pair_of(side) for side in sides))
         elif isinstance(layer, nn.AvgPool2d):
-            window = Window(pair_of(layer.kernel_size), pair_of(layer.stride))
+            window = ImageWindow(pair_of(layer.kernel_size), pair_of(layer.stride))
         shape = (image[0], *window.outputs(image))
         step = PlanStep(passes.AVERAGE, source, shape)
         if isinstance(layer, nn.MaxPool2d):
@@ -266,9 +264,10 @@ class _Builder:
             require(shape[0] == layer.num_features)
             require(len(shape) == (1 if isinstance(layer, nn.BatchNorm1d) else 3))
             kind, group = passes.BATCH_NORM, 1
-        bias, eps = layer._parameters["bias"], layer.eps
-        require(bias is not None and isinstance(eps, float))
-        step = PlanStep(kind, source, shape, group=group, eps=eps)
+        bias = layer._parameters["bias"]
+        require(bias is not None)
+        assert bias is not None
+        step = PlanStep(kind, source, shape, group=group, eps=layer.eps)
         step.channels = bias.numel()
         step.kept = 2 * step.channels // group
         return self._append(step, layer)
@@ -278,7 +277,7 @@ class _Builder:
         self.steps[source].is_shared = True
         channels, height, width = self._shape(source)
         last = self.add(block.part, source)
-        window = Window((1, 1), (block.stride, block.stride))
+        window = ImageWindow((1, 1), (block.stride, block.stride))
         shape = (channels + block.added, *window.outputs(self._shape(source)))
         if block.stride > 1 or block.added:
             pixels = window.places((channels, height, width))
@@ -294,7 +293,7 @@ WHOLE_TERMS = 4
 """Tables of terms of convolutions are repeated at the end up to a multiple of this: TILE_SUMS."""
 
 
-class Window(NamedTuple):
+class ImageWindow(NamedTuple):
     """Where a kernel or a pool lies in an image, whose border is added already."""
 
     sides: tuple[int, ...]
@@ -315,8 +314,7 @@ class Window(NamedTuple):
     def entries(self, image: Sequence[int]) -> Integers:
         """The places of its entries, from its first one on."""
         rows, columns = (
-            apart * np.arange(side)
-            for side, apart in zip(self.sides, self.dilation, strict=True)
+            apart * np.arange(side) for side, apart in zip(self.sides, self.dilation, strict=True)
         )
         places: Integers = (image[2] * rows[:, None] + columns).ravel()
         return places
@@ -338,12 +336,12 @@ class _Gradients(NamedTuple):
         slots: the slot of each; -1 where it is not needed.
         new: for each step, whether it is the first to add to its source's gradient, and to that of
             its other input.
-        count: the number of slots.
+        slot_count: how many there are.
     """
 
     slots: list[int]
     new: list[tuple[bool, bool]]
-    count: int
+    slot_count: int
 
 
 def _assign_gradients(steps: Sequence[PlanStep]) -> _Gradients:
@@ -384,7 +382,7 @@ def _lay_out(steps: Sequence[PlanStep], inputs: tuple[int, ...]) -> Plan:
         kept.append(end + step.size)
         end += step.size + step.kept
     gradients = _assign_gradients(steps)
-    scratch = end + gradients.count * widest
+    scratch = end + gradients.slot_count * widest
     rows, tables, filled = list[list[int]](), list[Integers](), 0
     for number, step in enumerate(steps):
         values = step.source + 1, step.other + 1, number + 1

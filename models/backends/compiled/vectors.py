@@ -8,6 +8,8 @@ have the same meaning and are slow. Nothing imports it, since it imports numba.
 Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, 2008.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -61,32 +63,41 @@ def add_times(builder: Any, total: Any, one: Any, other: Any) -> None:
     builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
 
+def repeat(builder: Any, number: Any, times: int) -> Any:
+    """A vector of equal numbers."""
+    single = builder.insert_element(ir.Constant(ir.VectorType(FLOAT, times), None), number, LANE(0))
+    return builder.shuffle_vector(single, single, from_lanes([0] * times))
+
+
+@contextmanager
+def for_steps(builder: Any, begin: Any, end: Any, step: int = 1) -> Iterator[Any]:
+    """A loop from `begin` to below `end`, whose body is emitted within it."""
+    with cgutils.for_range_slice(builder, begin, end, INDEX(step)) as (index, _):
+        yield index
+
+
 def variable_of(builder: Any, value: Any) -> Any:
     """A new variable with this value."""
     return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
 
 
-def make_product(count: int) -> Any:
-    """`add_rows` of `kernels` for `count` rows.
+@intrinsic
+def add_rows(
+    typing: Any,
+    a: Any,
+    across: Any,
+    down: Any,
+    x: Any,
+    x_places: Any,
+    terms: Any,
+    y: Any,
+    y_places: Any,
+    rows: Any,
+) -> Any:
+    """`add_rows` of `kernels`.
 
     The terms are added in their order, whatever the width of the CPU's vectors.
     """
-
-    @intrinsic
-    def add_product(
-        typing: Any,
-        a: Any,
-        across: Any,
-        down: Any,
-        x: Any,
-        x_places: Any,
-        terms: Any,
-        y: Any,
-        y_places: Any,
-        rows: Any,
-    ) -> Any:
-        whole = types.int64
-        return types.void(a, whole, whole, x, x_places, terms, y, y_places, rows), emit
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         given = context, builder, signature, arguments
@@ -94,33 +105,45 @@ def make_product(count: int) -> Any:
             start_of(*given, number) for number in (0, 3, 4, 5, 6, 7, 8)
         )
         across, down = arguments[1:3]
-        a_starts, y_starts = [], []
-        for row in range(count):
-            a_starts.append(builder.gep(a, [builder.mul(across, INDEX(row))]))
-            y_starts.append(builder.gep(y, [entry_of(builder, rows, INDEX(row))]))
+        place_count, term_count, row_count = (size_of(*given, number) for number in (4, 5, 8))
         nothing = ir.Constant(ir.VectorType(FLOAT, SAMPLES), None)
-        sums = [variable_of(builder, nothing) for _ in range(count)]
-        with cgutils.for_range(builder, size_of(*given, 4)) as outer:
-            x_start = builder.gep(x, [entry_of(builder, x_places, outer.index)])
-            y_place = entry_of(builder, y_places, outer.index)
-            places = [vector_at(builder, start, y_place, SAMPLES) for start in y_starts]
-            for place, total in zip(places, sums, strict=True):
-                builder.store(builder.load(place, align=FLOAT_BYTES), total)
-            with cgutils.for_range(builder, size_of(*given, 5)) as inner:
-                x_place = entry_of(builder, terms, inner.index)
-                x_address = vector_at(builder, x_start, x_place, SAMPLES)
-                x_vector = builder.load(x_address, align=FLOAT_BYTES)
-                term = builder.mul(inner.index, down)
-                for start, total in zip(a_starts, sums, strict=True):
-                    number = entry_of(builder, start, term)
-                    single = builder.insert_element(x_vector, number, LANE(0))
-                    repeated = builder.shuffle_vector(single, single, from_lanes([0] * SAMPLES))
-                    add_times(builder, total, repeated, x_vector)
-            for place, total in zip(places, sums, strict=True):
-                builder.store(builder.load(total), place, align=FLOAT_BYTES)
+
+        def emit_rows(begin: Any, end: Any, together: int) -> None:
+            """The rows from `begin` to `end`, with the sums of some of them in registers."""
+            sums = [variable_of(builder, nothing) for _ in range(together)]
+            with for_steps(builder, begin, end, together) as first:
+                a_starts, y_starts = [], []
+                for number in range(together):
+                    row = builder.add(first, INDEX(number))
+                    a_starts.append(builder.gep(a, [builder.mul(across, row)]))
+                    y_starts.append(builder.gep(y, [entry_of(builder, rows, row)]))
+                with for_steps(builder, INDEX(0), place_count) as place:
+                    x_start = builder.gep(x, [entry_of(builder, x_places, place)])
+                    y_place = entry_of(builder, y_places, place)
+                    results = [vector_at(builder, start, y_place, SAMPLES) for start in y_starts]
+                    for result, total in zip(results, sums, strict=True):
+                        builder.store(builder.load(result, align=FLOAT_BYTES), total)
+                    with for_steps(builder, INDEX(0), term_count) as term:
+                        x_place = vector_at(
+                            builder, x_start, entry_of(builder, terms, term), SAMPLES
+                        )
+                        x_vector = builder.load(x_place, align=FLOAT_BYTES)
+                        entry = builder.mul(term, down)
+                        for start, total in zip(a_starts, sums, strict=True):
+                            factor = repeat(builder, entry_of(builder, start, entry), SAMPLES)
+                            add_times(builder, total, factor, x_vector)
+                    for result, total in zip(results, sums, strict=True):
+                        builder.store(builder.load(total), result, align=FLOAT_BYTES)
+
+        begin, together = INDEX(0), TILE_ROWS
+        while together:
+            end = builder.sub(row_count, builder.urem(row_count, INDEX(together)))
+            emit_rows(begin, end, together)
+            begin, together = end, together // 2
         return context.get_dummy_value()
 
-    return add_product
+    whole = types.int64
+    return types.void(a, whole, whole, x, x_places, terms, y, y_places, rows), emit
 
 
 def make_correlation(rows: int) -> Any:
@@ -218,9 +241,5 @@ def transpose_block(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> 
     return types.void(x, types.int64, y, types.int64), emit
 
 
-add_row = make_product(1)
-add_pair = make_product(2)
-add_four = make_product(4)
-add_rows = make_product(TILE_ROWS)
 correlate_row = make_correlation(1)
 correlate = make_correlation(TILE_SUMS)

@@ -103,7 +103,6 @@ CHAINS = {
 }
 
 
-
 def problem(name, batch, seed=0):
     """A module, rows of weights, inputs with flat patches as images have them, labels and
     mini-batches.
