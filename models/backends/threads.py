@@ -41,8 +41,8 @@ def cores() -> int:
 class Threads:
     """A pool of threads; every model is a job of its own.
 
-    A chain of known layers is compiled (`compiled`), and its threads do not hold the interpreter's
-    lock; of another module each thread has a copy for autograd. A job uses its own row only, so
+    A network of known layers is compiled (`compiled`), and its threads do not hold the
+    interpreter's lock; of another module each thread has a copy for autograd. A job uses its own row only, so
     that results are bitwise independent of grouping and of thread. Two jobs per thread shorten the
     wait for the slowest thread (by 2 to 4 % on two cores).
     A model whose last weight is NaN has diverged: its gradient is NaN throughout, and takes no
