@@ -18,8 +18,14 @@ def files():
 
 
 def test_lenet_reaches_90_percent_in_half_an_epoch(tmp_path):
-    result = run(load("configs/mnist_async.yaml", "stop={epochs: 0.5}"), tmp_path)
-    assert result.metrics["test_accuracy"].max() >= 0.9
+    """The median of five seeds: at this rate the loss still jumps, and rounding decides how far."""
+    best = []
+    for seed in range(5):
+        result = run(
+            load("configs/mnist_async.yaml", "stop={epochs: 0.5}", f"seed={seed}"), tmp_path
+        )
+        best.append(result.metrics["test_accuracy"].max())
+    assert sorted(best)[2] >= 0.9
 
 
 @pytest.mark.slow
