@@ -190,8 +190,8 @@ class Supervised:
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and losses `(k, ensemble)`."""
-        models, index = weights.shape[:2], self._indices(weights, batches)
-        rows = weights.flatten(0, 1)
+        models = weights.shape[:2]
+        rows, index = weights.flatten(0, 1), self._indices(batches, *models)
         gradients, losses = self._backend.gradients(rows, self._x, self._y, index)
         strength = self._objective.regularizer
         if strength:
@@ -199,18 +199,22 @@ class Supervised:
             losses = losses + strength * penalty(rows)
         return gradients.unflatten(0, models), losses.unflatten(0, models)
 
-    def submit(self, weights: Tensor, batches: Sequence[Tensor]) -> BackgroundGradients | None:
-        """Start `gradients` in the background; None where that gains nothing."""
+    def submit(
+        self, weights: Sequence[Tensor], batches: Sequence[Tensor]
+    ) -> BackgroundGradients | None:
+        """Start `gradients` in the background at each of the `weights` `(ensemble, params)`; None
+        where that gains nothing.
+        """
         if not isinstance(self._backend, Threads) or self._objective.regularizer:
             return None
-        rows, index = weights.flatten(0, 1), self._indices(weights, batches)
-        return self._backend.submit(rows, self._x, self._y, index, members=weights.shape[1])
+        index = self._indices(batches, len(weights), len(weights[0]))
+        return self._backend.submit(weights, self._x, self._y, index)
 
     def hessian_products(
         self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]
     ) -> Tensor:
         """Products of losses' Hessians at `weights` `(k, ensemble, params)` with `directions`."""
-        rows, index = weights.flatten(0, 1), self._indices(weights, batches)
+        rows, index = weights.flatten(0, 1), self._indices(batches, *weights.shape[:2])
         module = with_draws(self._module(seed=0)).to(self.device, self.dtype)
         autograd = Batched(module, self._loss)
         products = autograd.hessian_products(
@@ -239,12 +243,12 @@ class Supervised:
             evaluation["test_accuracy"] = hits.to(self.dtype) / right[0].numel()
         return evaluation
 
-    def _indices(self, weights: Tensor, batches: Sequence[Tensor]) -> Tensor:
+    def _indices(self, batches: Sequence[Tensor], k: int, ensemble: int) -> Tensor:
         """The mini-batch of each model, `(k x ensemble, batch)`."""
         index = to_device(torch.stack(list(batches)), self.device)
         if index.dim() == 2:  # all members of the ensemble have one order of the data
             index = index[:, None]
-        return index.expand(*weights.shape[:2], -1).flatten(0, 1)
+        return index.expand(k, ensemble, -1).flatten(0, 1)
 
     def _module(self, seed: int) -> nn.Module:
         outputs = self._objective.outputs(self._data.classes)

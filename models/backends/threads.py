@@ -87,27 +87,30 @@ class Threads:
             inputs, targets = x.index_select(0, samples), y.index_select(0, samples)
             gradients[row], losses[row] = self._mine().gradient(weights[row], inputs, targets)
 
-        job = self._network.differentiate(weights, x, y, index, gradients, losses) or by_autograd
-        rows = _leave_out_lost(weights, gradients, losses)
+        job = self._network.differentiate([weights], x, y, index, gradients, losses) or by_autograd
+        rows = _leave_out_lost(weights[:, -1], gradients, losses)
         with exact_arithmetic(weights.is_cuda):
             self._each(lambda place: job(rows[place]), len(rows))
         return gradients, losses
 
     def submit(
-        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, members: int
+        self, weights: Sequence[Tensor], x: Indexable, y: Indexable, index: Tensor
     ) -> BackgroundGradients | None:
-        """Start `gradients` in the background; each gradient is of `members` rows.
+        """Start `gradients` in the background at each of the `weights` `(members, params)`.
 
         None with one thread, or where threads would hold the interpreter's lock: then the caller's
         Python would wait for them.
         """
         if self._threads == 1 or x is not tensor_of(x):
             return None
-        gradients, losses = new_tensor(weights.shape, weights), weights.new_empty(len(weights))
+        first, models = weights[0], len(index)
+        members, params = first.shape
+        gradients, losses = new_tensor((models, params), first), first.new_empty(models)
         job = self._network.differentiate(weights, x, y, index, gradients, losses)
         if job is None:
             return None
-        rows = _leave_out_lost(weights, gradients, losses)
+        last = torch.cat([part[:, -1] for part in weights])
+        rows = _leave_out_lost(last, gradients, losses)
         return BackgroundGradients(self._background, job, rows, gradients, losses, members)
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -155,11 +158,13 @@ class Threads:
         return own
 
 
-def _leave_out_lost(weights: Tensor, gradients: Tensor, losses: Tensor) -> Sequence[int]:
-    """The rows to be computed; those of models that have diverged are set to NaN."""
-    lost = weights[:, -1].isnan()  # a loss that is NaN makes it so, as that of the output's bias
+def _leave_out_lost(last: Tensor, gradients: Tensor, losses: Tensor) -> Sequence[int]:
+    """The rows to be computed, by the `last` weight of each model; those of models that have
+    diverged are set to NaN.
+    """
+    lost = last.isnan()  # a loss that is NaN makes it so, as that of the output's bias
     if not lost.any():
-        return range(len(weights))
+        return range(len(last))
     gradients[lost] = losses[lost] = nan
     rows: list[int] = (~lost).nonzero().flatten().tolist()
     return rows

@@ -200,21 +200,24 @@ class GradientPool:
                 )
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
-        if len(weights) == 1:
-            stacked = weights[0].unsqueeze(0)  # no copy: an ensemble can be large
-        else:
-            shape = (len(weights), *weights[0].shape)
-            stacked = torch.stack(weights, out=new_tensor(shape, weights[0]))
         batches = [gradient.batch for gradient in gradients]
         call = None
         if others:
-            call = submit(self.task, stacked, batches)
+            call = submit(self.task, weights, batches)
         if call is not None:
             for number, gradient in enumerate(gradients):
                 self._background[gradient] = call, number
         else:
-            values, losses = self.task.gradients(stacked, batches)
+            values, losses = self.task.gradients(_stack(weights), batches)
             for gradient, value, loss in zip(gradients, values, losses, strict=True):
                 gradient._value, gradient._losses = value, loss
         self.evaluated += len(gradients)
         self.calls += 1
+
+
+def _stack(weights: Sequence[Tensor]) -> Tensor:
+    """The models `(ensemble, params)` as one tensor `(k, ensemble, params)`."""
+    if len(weights) == 1:
+        return weights[0].unsqueeze(0)  # no copy: an ensemble can be large
+    shape = (len(weights), *weights[0].shape)
+    return torch.stack(list(weights), out=new_tensor(shape, weights[0]))

@@ -79,8 +79,11 @@ class BackgroundCall(Protocol):
         ...
 
 
-def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> BackgroundCall | None:
-    """Begin `task.gradients(weights, batches)` in the background, where the task can.
+def submit(
+    task: "Task", weights: "Sequence[Tensor]", batches: Sequence[Any]
+) -> BackgroundCall | None:
+    """Begin `task.gradients` in the background, where the task can, at each of the `weights`
+    `(ensemble, params)`, which are not copied.
 
     It can where `submit` is defined in the same class as its `gradients`. A subclass or a wrapper
     that replaces only `gradients` computes in another way, for which an inherited `submit` would be

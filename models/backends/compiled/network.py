@@ -1,7 +1,7 @@
 """The compiled gradient of a network. Data are checked before: compiled code has no checks."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Network:
 
     def differentiate(
         self,
-        weights: Tensor,
+        weights: Sequence[Tensor],
         x: Indexable,
         y: Indexable,
         index: Tensor,
@@ -50,7 +50,7 @@ class Network:
         """A function of a row that writes one model's gradient and loss.
 
         Args:
-            weights: `(models, params)`.
+            weights: of all models, in parts `(members, params)`.
             x: inputs `(samples, ...)`.
             y: labels `(samples,)`.
             index: mini-batches `(models, batch)`.
@@ -60,7 +60,7 @@ class Network:
         Raises:
             IndexError: a label is not a class of the network, or an index is not of a sample.
         """
-        compiled = self._compile(weights, tensor_of(x))
+        compiled = self._compile(weights[0], tensor_of(x))
         if compiled is None:
             return None
         plan, passes = compiled
@@ -72,7 +72,7 @@ class Network:
         if data is None:
             return None
         _check_range("index", index, len(x), "samples")
-        rows = weights.detach().contiguous().numpy()
+        rows = [row for part in weights for row in part.detach().contiguous().numpy()]
         batches = index.long().contiguous().numpy()
         to_gradients, to_losses = gradients.numpy(), losses.numpy()
         has_variants = x is not tensor_of(x)
