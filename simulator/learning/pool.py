@@ -208,14 +208,14 @@ class GradientPool:
             for number, gradient in enumerate(gradients):
                 self._background[gradient] = call, number
         else:
-            values, losses = self.task.gradients(_stack(weights), batches)
+            values, losses = self.task.gradients(_stack_weights(weights), batches)
             for gradient, value, loss in zip(gradients, values, losses, strict=True):
                 gradient._value, gradient._losses = value, loss
         self.evaluated += len(gradients)
         self.calls += 1
 
 
-def _stack(weights: Sequence[Tensor]) -> Tensor:
+def _stack_weights(weights: Sequence[Tensor]) -> Tensor:
     """The models `(ensemble, params)` as one tensor `(k, ensemble, params)`."""
     if len(weights) == 1:
         return weights[0].unsqueeze(0)  # no copy: an ensemble can be large

@@ -25,13 +25,13 @@ class MaxMin:
     moved to a `ProcessorSharingStar`.
 
     Attributes:
-        reach: the number of rates that the last solution changed.
+        changed: the number of rates that have been changed.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
         self._env, self._star = env, star
         self._flows: dict[Rated, None] = {}
-        self.reach = 0
+        self.changed = 0
         self._touched: dict[Link, None] = {}  # links whose messages need new rates
         # A heap. Entries whose end differs from the message's are outdated: a rate that changes
         # pushes a new entry, since a heap cannot move one.
@@ -107,7 +107,7 @@ class MaxMin:
         now = self._env.now
         touched = [link for link in self._touched if self._is_solved_here(link)]
         changed = refill(touched)
-        self.reach = len(changed)
+        self.changed += len(changed)
         self._touched = {}
         for flow in changed:
             flow.left -= flow.rate * (now - flow.since)

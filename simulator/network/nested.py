@@ -15,8 +15,10 @@ from laggard.simulator.network.max_min import FILL_ROUNDING
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
-MIN_REACH = 32
-"""The number of rates that a solution changes from which a `CompiledMaxMin` is faster."""
+MIN_CHANGED = 40_000
+"""The number of changed rates from which a `CompiledMaxMin` is faster: so many take Python as long
+as importing numba does, nearly a second.
+"""
 FILLING_HEADER = """
 from numba import njit
 
@@ -171,8 +173,8 @@ class NestedFairSharing(FairSharing):
     every other link that they share is as fast and carries no others, as the trunks of racks on the
     way to a server's card.
 
-    Messages outside stars, as between random racks, are in a `CompiledMaxMin` from the first
-    solution on that changes many rates.
+    Messages outside stars, as between random racks, are in a `CompiledMaxMin` once many rates have
+    changed.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -192,7 +194,7 @@ class NestedFairSharing(FairSharing):
                 at_narrowest = self._star(narrowest)
                 at_narrowest.join(star.dissolve())
                 return at_narrowest
-        if self._may_compile and self._general.reach >= MIN_REACH:
+        if self._may_compile and self._general.changed >= MIN_CHANGED:
             self._compile()
         return super()._group(met)
 

@@ -106,23 +106,23 @@ def random_traffic(pattern, seed):
 
 
 @pytest.mark.parametrize(
-    ("kind", "group", "patterns", "reach"),
+    ("kind", "group", "patterns", "least"),
     [
         (FairSharing, ProcessorSharingStar, [star, crowded_star, pairs, two_stars], 0),
         (
             NestedFairSharing,
             ProcessorSharingStar,
             [racks, star, pairs, two_stars],
-            nested.MIN_REACH,
+            nested.MIN_CHANGED,
         ),
-        # rates that are compiled from the first message on, or once each changes two rates
+        # rates that are compiled from the first message on, or once two have changed
         (NestedFairSharing, CompiledMaxMin, [between_racks, racks, pairs], 0),
         (NestedFairSharing, CompiledMaxMin, [between_racks], 2),
     ],
 )
 @BLOCKS
-def test_messages_end_with_fluid_model(kind, group, patterns, reach, block, monkeypatch):
-    monkeypatch.setattr(nested, "MIN_REACH", reach)
+def test_messages_end_with_fluid_model(kind, group, patterns, least, block, monkeypatch):
+    monkeypatch.setattr(nested, "MIN_CHANGED", least)
     for pattern in patterns:
         groups = []
         for seed in range(block * 20, block * 20 + 20):
@@ -142,11 +142,11 @@ def test_many_messages_between_racks_switch_to_compiled_rates(monkeypatch):
     for sender, receiver in np.random.default_rng(1).integers(80, size=(400, 2)).tolist():
         routes.append((sender, 160 + sender // 20, 164 + receiver // 20, 80 + receiver))
     sends = [(0.05 * max(i - 200, 0), 5.0 + i % 7, route) for i, route in enumerate(routes)]
-    for reach in (nested.MIN_REACH, math.inf):
-        monkeypatch.setattr(nested, "MIN_REACH", reach)
+    for least in (1000, math.inf):
+        monkeypatch.setattr(nested, "MIN_CHANGED", least)
         found, _, groups = carried(sends, capacity, {}, NestedFairSharing)
         ends.append(found)
-        assert (CompiledMaxMin in groups.values()) == (reach < math.inf)
+        assert (CompiledMaxMin in groups.values()) == (least < math.inf)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
 
 
@@ -223,7 +223,7 @@ def test_star_is_restored_after_coupling_flow_ends():
 
 def test_messages_that_stay_in_filling_end_in_time(monkeypatch):
     """Six bytes over each pair of three links of 1 B/s end at 12 s, after the stars have left."""
-    monkeypatch.setattr(nested, "MIN_REACH", 0)
+    monkeypatch.setattr(nested, "MIN_CHANGED", 0)
     sends = [*JOINED, *((0.0, 6.0, route) for route in [(12, 13), (13, 14), (12, 14)])]
     capacity = [5.0, 5.0] + 10 * [9.0] + 3 * [1.0]
     ends, _, groups = carried(sends, capacity, {}, NestedFairSharing)

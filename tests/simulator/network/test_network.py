@@ -79,9 +79,9 @@ def test_star_joins_workers_to_server_alone():
 @pytest.mark.parametrize("changing", [False, True])
 @BLOCKS
 def test_any_network_shares_max_min_fairly(block, changing, monkeypatch):
-    reach = nested.MIN_REACH
+    least = nested.MIN_CHANGED
     for seed in range(block * 100, block * 100 + 100):
-        monkeypatch.setattr(nested, "MIN_REACH", seed % 2 * reach)
+        monkeypatch.setattr(nested, "MIN_CHANGED", seed % 2 * least)
         rng = np.random.default_rng(seed)
         network, sends = random_network(rng), []
         if changing and network.hosts is None:  # a row that changes nothing, far in the future
