@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from laggard.models import DATASETS, MLP, Dataset, LeNet5, Supervised
+from laggard.models import DATASETS, MLP, Dataset, LeNet5, ResNet, Supervised
 from laggard.models.data import IDX_FILES, data_root
 from laggard.simulator import (
     ALGORITHMS,
@@ -33,7 +33,12 @@ from tests.benchmarks.plain import Loop, best, loops, wait_for
 
 WORKERS = 16
 BATCHES = (32, 64, 128)
-HIDDEN = (128, 64)  # of the MLP 784-128-64-10
+OTHERS = {
+    "MLP 784-128-64-10": (MLP(hidden=(128, 64)), BATCHES),
+    "ResNet-8": (ResNet(8), (32,)),
+    "ResNet-20": (ResNet(20), (32,)),
+}
+"""Networks other than LeNet-5, and their mini-batches."""
 MEMBERS = (1, 4, 16, 64)
 # updates until every worker has read anew, and memory is not asked of the system any more
 WARM = 3 * WORKERS
@@ -81,18 +86,18 @@ def methods(rule: Rule) -> dict[str, dict[str, Any]]:
 
 
 def gradients(quick: bool, device: torch.device) -> Iterator[Row]:
-    """A row a method and batch with LeNet-5, and a row a batch with a network of linear layers."""
+    """A row a method and batch with LeNet-5, and one for each of the OTHERS and its batches."""
     data = images(device)
     length = (3, 0.2) if quick else (5, 1.2)
     for batch in BATCHES:
         task = Supervised(LeNet5().build, data, batch, device=device.type)
         contest = {name: {**given, "task": task} for name, given in methods(Rule(lr=0.01)).items()}
         yield from versus(contest, loops(data, batch), batch, *length)
-    mlp = MLP(hidden=HIDDEN)
-    for batch in BATCHES:
-        task = Supervised(mlp.build, data, batch, device=device.type)
-        contest = {"async_ps, MLP": {**methods(Rule(lr=0.01))["async_ps"], "task": task}}
-        yield from versus(contest, loops(data, batch, mlp), batch, *length)
+    for name, (other, batches) in OTHERS.items():
+        for batch in batches:
+            task = Supervised(other.build, data, batch, device=device.type)
+            contest = {f"async_ps, {name}": {**methods(Rule(lr=0.01))["async_ps"], "task": task}}
+            yield from versus(contest, loops(data, batch, other), batch, *length)
 
 
 def versus(

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models import MLP, Dataset, LeNet5
+from laggard.models import MLP, Dataset, LeNet5, ResNet
 from laggard.models.backends.threads import cores
 
 LR = 0.05
-Network = LeNet5 | MLP
+Network = LeNet5 | MLP | ResNet
 Loop = Callable[[int], float]
 """Makes so many training steps, and answers how many it made a second."""
 Step = Callable[[Tensor, Tensor], object]
