@@ -31,6 +31,9 @@ TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates"
 order runs as updates do.
 """
 
+LEARNING_KEYS = ("task.", "learning.", "tune.", "stop.accuracy=", "evaluate.")
+"""What an override of a question begins with that cannot matter to its studies of the clock."""
+
 
 def study_config(
     question: Question, name: str, scale: str | None = None, overrides: Sequence[str] = ()
@@ -46,8 +49,7 @@ def study_config(
     path = f"example:studies/{study.config}"
     config = load(path, scale=scale)
     if not config.task.learns:
-        # the clock alone: the task of those that train cannot matter
-        overrides = [change for change in overrides if not change.startswith("task.")]
+        overrides = [change for change in overrides if not change.startswith(LEARNING_KEYS)]
     swept = {key for axis in axes(config.sweep) for key in axis.keys}
     for change in overrides:
         key = change.partition("=")[0]

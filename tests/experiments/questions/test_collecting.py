@@ -102,6 +102,17 @@ def test_override_without_use_is_refused(override, problem):
         collecting.study_config(SPEEDUP, "targets", "smoke", [override])
 
 
+def test_target_changes_studies_that_train_alone():
+    """On a harder data set the target is another; the clock's study has none."""
+    question = QUESTIONS["slow-node"]
+    overrides = ["stop.accuracy=0.4", "tune.targets=[0.4]"]
+    trained = collecting.study_config(question, "trained", "smoke", overrides)
+    clock = collecting.study_config(question, "clock", "smoke", overrides)
+    assert trained.stop.accuracy == 0.4
+    assert trained.tune.targets == [0.4]
+    assert clock == collecting.study_config(question, "clock", "smoke")
+
+
 def test_each_evaluation_has_a_measure_of_loss(tmp_path):
     config = load("example:studies/uneven-workers-race", scale="smoke")
     early = sweep(config, tmp_path, jobs=1, planned=runs(config)[:1])
