@@ -16,8 +16,8 @@ from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
 MIN_CHANGED = 40_000
-"""The number of changed rates from which a `CompiledMaxMin` is faster: so many take Python as long
-as importing numba does, nearly a second.
+"""The number of rate changes after which `CompiledMaxMin` is used. Python takes nearly a second for
+them, as long as it takes to import numba.
 """
 FILLING_HEADER = """
 from numba import njit

@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 Single = float | np.floating[Any]
 
 SAMPLES = 32  # in one pass; more are added up in passes of so many
-TILE_SUMS = 4  # of a correlation: rows of each of its two factors at a time; likewise
+TILE_SUMS = 4  # rows of each factor of a correlation at a time; where compiled, as suits the CPU
 TILE = 16  # rows and columns that are transposed at a time
 LANES = 16  # samples that are not added up yet in a correlation
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -325,7 +325,8 @@ def normalise_group(
     add_batch(rest, batch)
     add_batch(scale, batch)
     for b in range(SAMPLES):
-        # A sum of many numbers is rounded at each; deviations from it are small, and so is its error.
+        # The sum of many numbers was rounded at each step. The deviations from that mean are small
+        # numbers, whose sum corrects it.
         mean[b] += rest[b] / count
         scale[b] = ONE / np.sqrt(scale[b] / count + eps)
     for start in range(0, len(x), SAMPLES):
@@ -346,11 +347,11 @@ def denormalise_group(
     to_biases: Floats,
     scratch: Floats,
 ) -> None:
-    """The gradients of `normalise_group`, added to `gx` and to those of gains and biases. With
+    """The gradients of `normalise_group`, added to `gx` and to those of gains and biases.
 
-    z = (x - mean) scale:
+        z = (x - mean) scale,   gz = gain gy,   gx = scale (gz - mean of gz - z (mean of z gz))
 
-    gz = gain gy,   gx = scale (gz - mean of gz - z (mean of z gz)).
+    `mean` and `scale` are what `normalise_group` has kept.
     """
     size = len(x) // len(gains)
     count = np.float32(len(x) // SAMPLES * max(batch, 1))

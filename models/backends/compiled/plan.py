@@ -9,7 +9,14 @@ import numpy as np
 from torch import nn
 
 from laggard.models.backends.compiled import passes
-from laggard.models.backends.compiled.kernels import LANES, RELU, SAMPLES, Floats, Integers
+from laggard.models.backends.compiled.kernels import (
+    LANES,
+    RELU,
+    SAMPLES,
+    TILE_SUMS,
+    Floats,
+    Integers,
+)
 from laggard.models.backends.compiled.layers import (
     Activation,
     activation_of,
@@ -214,7 +221,9 @@ class _Builder:
         within = window.entries(image)
         channels = image[1] * image[2] * np.arange(layer.in_channels)
         terms = (channels[:, None] + within).ravel()
-        step.terms = SAMPLES * np.append(terms, terms[-1:].repeat(-len(terms) % WHOLE_TERMS))
+        # whole tiles, also where a CPU takes smaller ones, which divide these
+        surplus = terms[-1:].repeat(-len(terms) % TILE_SUMS)
+        step.terms = SAMPLES * np.append(terms, surplus)
         step.rows = SAMPLES * down * across * np.arange(layer.out_channels)
         step.places = SAMPLES * window.places(image)
         step.outs = SAMPLES * np.arange(down * across)
@@ -287,10 +296,6 @@ class _Builder:
         require(last != source and self._shape(last) == shape == self._shape(source))
         step = PlanStep(passes.ADD, last, shape, other=source, unit=Activation(RELU))
         return self._append(step)
-
-
-WHOLE_TERMS = 4
-"""Tables of terms of convolutions are repeated at the end up to a multiple of this: TILE_SUMS."""
 
 
 class ImageWindow(NamedTuple):
@@ -399,7 +404,7 @@ def _lay_out(steps: Sequence[PlanStep], inputs: tuple[int, ...]) -> Plan:
             tables.append(table)
         rows.append([*row, filled])
     numbers = np.array([[*step.unit[1:], step.eps] for step in steps], np.float32)
-    sums = WHOLE_TERMS * LANES * max(len(step.terms) for step in steps)
+    sums = TILE_SUMS * LANES * max(len(step.terms) for step in steps)
     space = SAMPLES * scratch + max(SAMPLES * (widest + SAMPLES), sums)
     batched = any(step.kind == passes.BATCH_NORM for step in steps)
     return Plan(np.array(rows), numbers, np.concatenate(tables), space, sizes[-1], batched)

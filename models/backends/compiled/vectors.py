@@ -147,7 +147,7 @@ def add_rows(
 
 
 def make_correlation(rows: int) -> Any:
-    """`correlate` of `kernels` for so many rows of y."""
+    """`correlate` of `kernels` for this number of rows of y."""
 
     @intrinsic
     def add_correlation(
