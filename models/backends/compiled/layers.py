@@ -102,12 +102,7 @@ def is_known(module: nn.Module) -> bool:
         case nn.AdaptiveAvgPool2d():
             return pair_of(module.output_size) == (1, 1)
         case nn.BatchNorm1d() | nn.BatchNorm2d():
-            # by the statistics of the mini-batch
-            return module.training and module.running_mean is None and module.affine
-        case nn.GroupNorm():
-            return module.affine
-        case nn.LayerNorm():
-            return module.elementwise_affine
+            return module.running_mean is None  # it takes the statistics of the mini-batch
         case nn.Flatten():
             return (module.start_dim, module.end_dim) == (1, -1)
         case nn.LeakyReLU() | nn.ELU():

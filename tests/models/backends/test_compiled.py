@@ -17,7 +17,7 @@ from laggard import compiled_cache
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, kernels
-from laggard.models.backends.compiled.layers import NotCompiledError
+from laggard.models.backends.compiled.layers import NotCompiledError, is_known
 from laggard.models.backends.compiled.plan import build_plan
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
@@ -370,6 +370,7 @@ def test_modules_beyond_plain_chains_are_not_compiled(name):
         nn.MaxPool2d(3, 3, (1, 0)),
         nn.MaxPool2d(2, ceil_mode=True),
         nn.AvgPool2d(2, padding=1),
+        nn.AvgPool2d(2, ceil_mode=True),
         nn.AvgPool2d(2, divisor_override=3),
         nn.AdaptiveAvgPool2d(2),
         nn.BatchNorm2d(2),
@@ -381,18 +382,39 @@ def test_modules_beyond_plain_chains_are_not_compiled(name):
     ids=str,
 )
 def test_unknown_kinds_of_layers_are_not_compiled(layer):
-    features = layer(torch.zeros(1, *IMAGE)).flatten(1).shape[1]
-    build_plan(chain(nn.Flatten(), nn.Linear(220, 3)), IMAGE)
+    """The mean over the image, where the layer makes one, fits any size that a plan may assume."""
+    output = layer(torch.zeros(1, *IMAGE))
+    layers = [layer]
+    if output.dim() == 4:
+        layers.append(nn.AdaptiveAvgPool2d(1))
+    features = chain(*layers)(torch.zeros(1, *IMAGE)).flatten(1).shape[1]
+    build_plan(chain(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3)), IMAGE)
     with pytest.raises(NotCompiledError):
-        build_plan(chain(layer, nn.Flatten(), nn.Linear(features, 3)), IMAGE)
+        build_plan(chain(*layers, nn.Flatten(), nn.Linear(features, 3)), IMAGE)
+
+
+def test_pool_that_returns_indices_is_not_compiled():
+    """In a chain torch refuses it, which a compiled one would not."""
+    assert is_known(nn.MaxPool2d(2))
+    assert not is_known(nn.MaxPool2d(2, return_indices=True))
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Conv2d(3, 2, 3), nn.Conv2d(2, 2, 12), nn.Linear(11, 3)], ids=str
+    "layer",
+    [
+        nn.Conv2d(3, 2, 3),
+        nn.Conv2d(2, 2, 12),
+        nn.Linear(11, 3),
+        nn.GroupNorm(1, 4),
+        nn.BatchNorm2d(3, track_running_stats=False),
+        nn.BatchNorm1d(2, track_running_stats=False),
+    ],
+    ids=str,
 )
 def test_layers_of_other_sizes_are_not_compiled(layer):
+    """What follows would fit."""
     with pytest.raises(NotCompiledError):
-        build_plan(nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 3)), IMAGE)
+        build_plan(chain(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3)), IMAGE)
 
 
 @pytest.mark.parametrize(
