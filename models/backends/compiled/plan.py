@@ -282,7 +282,7 @@ class _Builder:
         return self._append(step, layer)
 
     def _add_block(self, block: BasicBlock, source: int) -> int:
-        require(source >= 0)
+        require(source >= 0 and len(self._shape(source)) == 3)
         self.steps[source].is_shared = True
         channels, height, width = self._shape(source)
         last = self.add(block.part, source)

@@ -56,12 +56,14 @@ def norms() -> nn.Module:
 
 
 def blocks() -> nn.Module:
-    """Residual blocks: of equal shape, with a stride and more maps, and one that begins with ReLU."""
+    """Residual blocks: that begin with ReLU, of equal shape, and with a stride and more maps."""
+    rectified = chain(nn.ReLU(), convolution_of_3(3, 3))
     same = chain(convolution_of_3(3, 3), nn.GroupNorm(1, 3), nn.ReLU(), convolution_of_3(3, 3))
     wider = chain(convolution_of_3(3, 5, 2), nn.ReLU(), convolution_of_3(5, 5))
     activated = chain(nn.ReLU(), convolution_of_3(5, 5))
     return chain(
         nn.Conv2d(2, 3, 1),
+        BasicBlock(rectified, 1, 0),  # its shortcut is of what ReLU has not changed
         BasicBlock(same, 1, 0),
         BasicBlock(wider, 2, 2),
         BasicBlock(activated, 1, 0),
@@ -196,6 +198,16 @@ def test_batch_normalisation_is_that_of_autograd(build, shape, batch):
     index = torch.randperm(SAMPLES)[None, :batch]
     given = module, weights, x, y, index
     agree(compiled(*given), exactly(*given), 5e-6)
+
+
+def test_outputs_under_batch_normalisation_are_those_of_autograd():
+    """Each depends on all samples of a call, which may be more than one pass takes."""
+    torch.manual_seed(0)
+    module = batches()
+    remove_statistics(module)
+    weights, x = flatten(module.parameters()).detach()[None], torch.randn(SAMPLES, *IMAGE)
+    found = Threads(module, cross_entropy, 1).outputs(weights, x)
+    agree(found, Autograd(module, cross_entropy).outputs(weights[0], x)[None])
 
 
 @pytest.mark.parametrize("batch", [1, 33])
@@ -415,6 +427,33 @@ def test_layers_of_other_sizes_are_not_compiled(layer):
     """What follows would fit."""
     with pytest.raises(NotCompiledError):
         build_plan(chain(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3)), IMAGE)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [nn.Conv2d(2, 2, 3), nn.Identity(), nn.Flatten(), nn.Conv2d(2, 3, 3, padding=1)],
+    ids=str,
+)
+def test_blocks_that_do_not_fit_their_shortcut_are_not_compiled(part):
+    """A part smaller than the image, one without a step, one of features, and one of more maps."""
+    block = BasicBlock(chain(part), 1, 0)
+    with pytest.raises(NotCompiledError):
+        build_plan(chain(nn.Conv2d(2, 2, 1), block, nn.AdaptiveAvgPool2d(1), nn.Flatten()), IMAGE)
+
+
+def test_block_of_features_is_not_compiled():
+    block = BasicBlock(chain(nn.Linear(6, 6)), 1, 0)
+    with pytest.raises(NotCompiledError):
+        build_plan(chain(nn.Linear(6, 6), block), (6,))
+
+
+def test_layer_needs_memory_for_its_output_alone():
+    """Gradients take the place of those that were used: two at a time, however deep a network is."""
+    spaces = []
+    for layers in range(3, 6):
+        deep = [nn.Linear(64, 64) for _ in range(layers)]
+        spaces.append(build_plan(chain(*deep), (64,)).space)
+    assert np.diff(spaces).tolist() == [64 * kernels.SAMPLES] * 2
 
 
 @pytest.mark.parametrize(
