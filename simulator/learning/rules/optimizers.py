@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from laggard.memory import add, multiply
 from laggard.simulator.errors import Settings
+from laggard.simulator.learning.rules.compiled_adam import loops_for, step_in_loops
 from laggard.simulator.learning.rules.scalars import (
     Decay,
     Momentum,
@@ -168,14 +169,21 @@ class Adam(Settings):
     def step(
         self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Moments]":
+        # powers as products: the same for floats and tensors
+        power1, power2 = state.power1 * self.beta1, state.power2 * self.beta2
+        size, root = -lr / (1 - power1), sqrt(1 - power2)
+        if (loops := loops_for(gradient)) is not None:
+            means = state.first, state.second
+            decays = self.beta1, complement(self.beta1), self.beta2, complement(self.beta2)
+            sizes = size, root, self.eps
+            m, v, change = step_in_loops(loops, gradient, means, decays, sizes)
+            return change, Moments(m, v, power1, power2)
         m = running(self.beta1, state.first, gradient)
         v = running(self.beta2, state.second, gradient * gradient)
-        # powers as products: the same for floats and tensors
-        state = Moments(m, v, state.power1 * self.beta1, state.power2 * self.beta2)
-        size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
         # In place, on tensors that are new: the same bits in half the memory.
         divisor = v.sqrt().div_(cast(root, weights)).add_(cast(self.eps, weights))
-        return multiply(m, cast(size, weights)).div_(divisor), state
+        change = multiply(m, cast(size, weights)).div_(divisor)
+        return change, Moments(m, v, power1, power2)
 
 
 @dataclass(frozen=True)
