@@ -22,8 +22,9 @@ them, as long as it takes to import numba.
 FILLING_HEADER = """
 from numba import njit
 
-compiled = njit
-entry = njit(cache=CACHED)
+# numpy's divisions, which do not check for zero: bandwidths are positive
+compiled = njit(error_model="numpy")
+entry = njit(cache=CACHED, error_model="numpy")
 """
 # the types of the arguments of the functions of `filling` that are called
 FILLING_ENTRIES = {
