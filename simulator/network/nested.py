@@ -95,6 +95,7 @@ class CompiledMaxMin(NestedMaxMin):
         self._routes = np.full((1, 1), -1)
         self._table = np.zeros((1, 5))  # see the columns of `filling`
         self._first = math.inf  # the first end (s)
+        self._taken = math.nan  # the moment (s) whose ends have been taken at the present rates
 
     def join(self, flows: Iterable[Rated]) -> None:
         for flow in flows:
@@ -141,6 +142,10 @@ class CompiledMaxMin(NestedMaxMin):
 
     def _take_ended(self) -> list[Rated]:
         now = self._env.now
+        # The timer fires up to three times in an instant, and without new rates no more end in it.
+        if now == self._taken:
+            return []
+        self._taken = now
         rows = self._filling.due(now, math.ulp(now), self._table, len(self._messages))
         return [self._messages[row] for row in rows.tolist()]
 
@@ -148,6 +153,7 @@ class CompiledMaxMin(NestedMaxMin):
         if self._env.instant_goes_on:
             return  # a later event of this instant may touch further links
         touched, self._touched = self._touched, {}
+        self._taken = math.nan
         count = len(self._messages)
         self._first = self._filling.advance(
             self._env.now, self._routes, self._table, count, self._bandwidths, FILL_ROUNDING

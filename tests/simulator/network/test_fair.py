@@ -288,6 +288,17 @@ def test_messages_that_stay_in_filling_end_in_time(monkeypatch):
     assert groups[10] is CompiledMaxMin
 
 
+def test_empty_message_ends_in_instant_of_another_end(monkeypatch):
+    """It joins at 2 s, as the first of two that share a link of 1 B/s ends: the ends of this
+    instant are taken again once it has a rate.
+    """
+    monkeypatch.setattr(nested, "MIN_CHANGED", 0)
+    sends = [(0.0, 1.0, (0, 1)), (0.0, 3.0, (1, 2)), (2.0, 0.0, (0, 2))]
+    ends, _, groups = carried(sends, [1.0, 1.0, 1.0], {}, NestedFairSharing)
+    assert ends == pytest.approx([2.0, 4.0, 2.0], rel=1e-12)
+    assert groups[2] is CompiledMaxMin
+
+
 def test_messages_that_return_from_star_end_in_time():
     """Four of 9 bytes at 1 B/s, the speed of their leaves, into a card of 100 B/s; at 1 s another
     star is tied to theirs.
