@@ -15,7 +15,7 @@ from laggard.experiments.config.grid import runs
 from laggard.models.data import DataMissingError
 from laggard.simulator import simulate
 from laggard.simulator.algorithms import ALGORITHMS
-from laggard.simulator.network.topology import TOPOLOGIES
+from laggard.simulator.network.topology import TOPOLOGIES, graph
 from tests.cases import quick
 from tests.mutated import mutated_config, plain_config
 
@@ -108,11 +108,16 @@ def test_refusal_names_accepted_topologies(toy, method):
         simulated(toy, f"algorithm.name={method}", f"cluster.network.topology={name}")
 
 
-@pytest.mark.slow
-def test_huge_graph_is_refused(toy):
-    graph = "cluster.network={topology: graph, graph: hypercube_graph, arguments: [30]}"
+@pytest.mark.parametrize(
+    ("dimensions", "calls"), quick([(10, 1000), (30, graph.MOST_CALLS)], only=[(10, 1000)])
+)
+def test_huge_graph_is_refused(toy, monkeypatch, dimensions, calls):
+    """Its generation is given up after so many calls of functions, which take seconds."""
+    monkeypatch.setattr(graph, "MOST_CALLS", calls)
+    arguments = f"arguments: [{dimensions}]"
+    huge = f"cluster.network={{topology: graph, graph: hypercube_graph, {arguments}}}"
     with pytest.raises(ConfigError, match=r"cluster\.network\.arguments: expected those of"):
-        load(toy, graph, "algorithm=dpsgd")
+        load(toy, huge, "algorithm=dpsgd")
 
 
 SHORT, LONG = 25, 3000

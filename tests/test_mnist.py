@@ -17,15 +17,10 @@ def files():
         pytest.skip(str(error))
 
 
-def test_lenet_reaches_90_percent_in_half_an_epoch(tmp_path):
-    """The median of five seeds: at this rate the loss still jumps, and rounding decides how far."""
-    best = []
-    for seed in range(5):
-        result = run(
-            load("configs/mnist_async.yaml", "stop={epochs: 0.5}", f"seed={seed}"), tmp_path
-        )
-        best.append(result.metrics["test_accuracy"].max())
-    assert sorted(best)[2] >= 0.9
+def test_lenet_reaches_93_percent_in_three_quarters_of_an_epoch(tmp_path):
+    """Seeds 0 to 4 reach 95.0 to 96.4 %. After half an epoch the loss still jumps: 89 to 95 %."""
+    result = run(load("configs/mnist_async.yaml", "stop={epochs: 0.75}"), tmp_path)
+    assert result.metrics["test_accuracy"].max() >= 0.93
 
 
 @pytest.mark.slow

@@ -47,13 +47,9 @@ def test_generated_tests_pass(written):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_generated_config_runs(
-    kind,
-    written,
-    monkeypatch,
-    module,
-    capsys,
-):
+def test_generated_config_runs(kind, tmp_path, monkeypatch, module, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", kind, f"my_own_{kind}"]) == 0
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     capsys.readouterr()
     assert main(["run", f"my_own_{kind}.yaml"]) == 0

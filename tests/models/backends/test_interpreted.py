@@ -74,7 +74,7 @@ def random_network(rng):
     return nn.Sequential(*layers), shape
 
 
-@pytest.mark.parametrize("seed", quick(range(100), only=[0, 1]))
+@pytest.mark.parametrize("seed", quick(range(100), only=[2, 12]))
 def test_random_networks_have_gradients_of_autograd(seed):
     """Of autograd in double precision, so that only one side has rounded."""
     rng = np.random.default_rng(seed)
