@@ -78,7 +78,7 @@ def test_method_runs_on_accepted_topologies(toy, method, topology, colocated, wo
     arguments = GRAPHS[topology].replace("[4]", f"[{workers}]") % colocated
     refused = refusal(
         toy,
-        "stop.updates=12",
+        "stop.updates=6",
         f"cluster.workers={workers}",
         f"algorithm.name={method}",
         f"cluster.network={arguments}",

@@ -76,7 +76,7 @@ class DistantBowl(Bowl):
             yield torch.empty(self.dim, device=META)
 
 
-def watched(algorithm, task, cluster=None, **given):
+def watched(algorithm, task, cluster=None, updates=5, **given):
     """A run in which, from the first mini-batch on, nothing may wait."""
     trial, watch, batches = trial_of(algorithm, task=task), Blocking(), task.batches
 
@@ -91,7 +91,7 @@ def watched(algorithm, task, cluster=None, **given):
             cluster or trial.cluster,
             trial.make(trial.rule),
             task,
-            stop=Stop(updates=5, gradients=200),
+            stop=Stop(updates=updates, gradients=200),
             **given,
         )
 
@@ -102,7 +102,7 @@ def test_no_method_waits(afar, name):
     rule = fitting(ALGORITHMS[name], rules)
     few = {"local_steps": 4} if hasattr(ALGORITHMS[name], "local_steps") else {}
     outcome = watched(
-        lambda _: ALGORITHMS[name](rule, **few), DistantBowl(), learning_seeds=[0, 1, 2]
+        lambda _: ALGORITHMS[name](rule, **few), DistantBowl(), updates=3, learning_seeds=[0, 1, 2]
     )
     assert outcome.progress.updates >= 2
     assert outcome.evaluated > 0

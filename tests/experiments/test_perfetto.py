@@ -111,7 +111,7 @@ def test_one_workers_trace_follows_arithmetic(line):
 )
 def test_trace_of_any_method_has_valid_format(method, recorded, tmp_path):
     """The methods have shards, stages, crashes, grouped gradients, or models without a server."""
-    settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
+    settings = ["stop={updates: 12, gradients: 100}", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
     result = run(config, tmp_path)
     write_trace(result, tmp_path / "trace.json")
