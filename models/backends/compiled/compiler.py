@@ -42,7 +42,7 @@ def source() -> str:
 
 
 NETWORK_ARGUMENTS = "i8[:, ::1], f4[:, ::1], i8[::1], f4[::1]"  # steps, numbers, tables, weights
-DIFFERENTIATE = f"f4({NETWORK_ARGUMENTS}, f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
+DIFFERENTIATE = f"f4({NETWORK_ARGUMENTS}, f4[:, ::1], i8[::1], i8[::1], f4, f4[::1], f4[::1])"
 PREDICT = f"void({NETWORK_ARGUMENTS}, f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
 
 

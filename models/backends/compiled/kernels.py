@@ -432,13 +432,21 @@ def deactivate(gradient: Floats, y: Floats, unit: int, low: float, high: float) 
 
 
 def cross_entropy(
-    y: Floats, classes: int, labels: Integers, index: Integers, share: Single, gradient: Floats
+    y: Floats,
+    classes: int,
+    labels: Integers,
+    index: Integers,
+    share: Single,
+    smoothing: Single,
+    gradient: Floats,
 ) -> Single:
     """The sum of the samples' cross entropies times `share`, and its gradient, 0 beyond the last.
 
-    With p = softmax(y) of a sample with label c: loss -log p_c, gradient p - (1 at c, 0 elsewhere).
+    With p = softmax(y) of a sample with label c: loss -sum_k q_k log p_k, gradient p - q, where q_k
+    is smoothing / classes, and 1 - smoothing more at c.
     """
-    loss = ZERO
+    loss, others = ZERO, smoothing / np.float32(classes)
+    chosen_share = np.float32(1) - smoothing
     for b in range(len(index)):
         label = labels[index[b]]
         largest = y[b]  # subtracted from all logits, so that no exponential overflows
@@ -450,10 +458,14 @@ def cross_entropy(
             power = np.exp(y[k * SAMPLES + b] - largest)
             gradient[k * SAMPLES + b] = power
             total += power
-        loss += np.log(total) - chosen
+        loss += np.log(total) - chosen_share * chosen
         for k in range(classes):
             gradient[k * SAMPLES + b] *= share / total
-        gradient[label * SAMPLES + b] -= share
+        gradient[label * SAMPLES + b] -= chosen_share * share
+        if smoothing:
+            for k in range(classes):
+                loss -= others * (y[k * SAMPLES + b] - largest)
+                gradient[k * SAMPLES + b] -= others * share
     for b in range(len(index), SAMPLES):
         for k in range(classes):
             gradient[k * SAMPLES + b] = ZERO

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,7 +31,8 @@ class Network:
     """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        self._module = module if loss is cross_entropy else None
+        self._module = module
+        self._smoothing = label_smoothing_of(loss)
         self._compiled: dict[tuple[int, ...], tuple[Plan, Passes] | None] = {}
         self._failed: set[tuple[int, ...]] = set()  # shapes whose passes could not be compiled
         self._key: tuple[int, ...] = ()
@@ -75,7 +77,7 @@ class Network:
         rows = [row for part in weights for row in part.detach().contiguous().numpy()]
         batches = index.long().contiguous().numpy()
         to_gradients, to_losses = gradients.numpy(), losses.numpy()
-        has_variants = x is not tensor_of(x)
+        has_variants, smoothing = x is not tensor_of(x), np.float32(self._smoothing)
 
         def job(row: int) -> None:
             inputs, labels = data
@@ -86,7 +88,7 @@ class Network:
                 batch = np.arange(len(batch))
             network = plan.steps, plan.numbers, plan.tables, rows[row]
             to_losses[row] = passes.differentiate(
-                *network, inputs, labels, batch, to_gradients[row], self._space(plan)
+                *network, inputs, labels, batch, smoothing, to_gradients[row], self._space(plan)
             )
 
         return job
@@ -123,7 +125,7 @@ class Network:
 
     def _compile(self, weights: Tensor, x: Tensor) -> tuple[Plan, Passes] | None:
         """The plan and the passes for inputs of the shape of `x`, if they are compiled."""
-        if self._module is None or x.numel() == 0:
+        if self._smoothing is None or x.numel() == 0:
             return None
         if weights.dtype != torch.float32 or x.dtype != torch.float32:
             return None
@@ -159,6 +161,17 @@ class Network:
             self._own.plan, self._own.space = plan, np.zeros(plan.space, np.float32)
         space: Floats = self._own.space
         return space
+
+
+def label_smoothing_of(loss: Loss) -> float | None:
+    """The label smoothing of torch's cross entropy; None for any other loss."""
+    if loss is cross_entropy:
+        return 0.0
+    if not isinstance(loss, partial) or loss.func is not cross_entropy:
+        return None
+    if loss.args or set(loss.keywords) != {"label_smoothing"}:
+        return None
+    return float(loss.keywords["label_smoothing"])
 
 
 def _check_range(name: str, values: Tensor, count: int, what: str) -> None:

@@ -392,6 +392,7 @@ def differentiate(
     x: Floats,
     labels: Integers,
     index: Integers,
+    smoothing: Single,
     gradient: Floats,
     space: Floats,
 ) -> Single:
@@ -405,7 +406,7 @@ def differentiate(
         batch = index[start : start + SAMPLES]
         gather(x, batch, space[last[SCRATCH] :], space)
         forward(steps, numbers, tables, w, space, len(batch))
-        loss += cross_entropy(y, last[OUTPUTS], labels, batch, share, gy)
+        loss += cross_entropy(y, last[OUTPUTS], labels, batch, share, smoothing, gy)
         backward(steps, numbers, tables, w, space, len(batch), gradient)
     return loss
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 
 from laggard import compiled_cache
-from laggard.models import MLP, LeNet5, Logistic
+from laggard.models import MLP, CrossEntropyLoss, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, kernels
 from laggard.models.backends.compiled.layers import NotCompiledError, is_known
@@ -128,9 +129,10 @@ def compiled(module, weights, x, y, index, threads=1, loss=cross_entropy):
     return backend.gradients(weights, x, y, index)
 
 
-def exactly(module, weights, x, y, index):
+def exactly(module, weights, x, y, index, loss=cross_entropy):
     """Gradients and losses by autograd in double precision."""
-    return by_autograd(copy.deepcopy(module).double(), weights.double(), x.double(), y, index)
+    module = copy.deepcopy(module).double()
+    return by_autograd(module, weights.double(), x.double(), y, index, loss)
 
 
 def by_autograd(module, weights, x, y, index, loss=cross_entropy):
@@ -154,6 +156,13 @@ def agree(one, other, tolerance=1e-6):
 def test_compiled_gradient_is_that_of_autograd(name, batch):
     given = problem(name, batch)
     agree(compiled(*given), exactly(*given))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_smoothed_loss_is_that_of_autograd(smoothing):
+    given = problem("mlp", 33)
+    loss = CrossEntropyLoss(smoothing).function()
+    agree(compiled(*given, loss=loss), exactly(*given, loss=loss))
 
 
 @pytest.mark.parametrize("name", ["images", "blocks", "mlp"])
@@ -290,15 +299,11 @@ def test_changed_data_are_checked_again():
         backend.gradients(weights, x, y, index)
 
 
-def smoothed(outputs, targets):
-    return cross_entropy(outputs, targets, label_smoothing=0.1)
-
-
 def squared(outputs, targets):
     return mse_loss(outputs, nn.functional.one_hot(targets, outputs.shape[1]).to(outputs.dtype))
 
 
-@pytest.mark.parametrize("loss", [nll_loss, smoothed, squared])
+@pytest.mark.parametrize("loss", [nll_loss, partial(cross_entropy, reduction="sum"), squared])
 def test_other_losses_go_to_autograd(loss):
     problem_of_mlp = problem("mlp", 5)
     found = Threads(problem_of_mlp[0], loss, 1).gradients(*problem_of_mlp[1:])
