@@ -18,7 +18,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore-glob='*/[01][!2]_*.ipynb'
 
 slow: $(STAMP) $(SITE) $(ENGINES) verification
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator tests/theory laggard/simulator
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator tests/theory tests/experiments/test_refusals.py laggard/simulator
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 	$(BIN)/python -m pytest -n 2 --ignore-glob='*/0[28]_*.ipynb' notebooks
 
