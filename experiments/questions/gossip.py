@@ -3,6 +3,8 @@
 The runs of a study report at one rate for each setting, so that a seed has one number.
 """
 
+import math
+
 import pandas as pd
 
 from laggard.experiments.questions.numbers import (
@@ -218,6 +220,16 @@ class _TimesToTarget:
         return times_as_large(iteration * self.epochs("all_reduce"), self.epochs(gossip))
 
 
+def _say_how_much_sooner(over: SeedEstimate, iterations: SeedEstimate, iteration: float) -> str:
+    """The time of all-reduce over that of gossip, in parts, where enough seeds reach the target."""
+    if math.isinf(over.value):
+        return "all-reduce with 32 nodes gets to the target within the budget in too few runs"
+    return (
+        f"{over.value:.1f} times sooner with 32 nodes: all-reduce needs {iterations.value:.1f} "
+        f"times as many iterations, each of which takes {iteration:.2f} times as long"
+    )
+
+
 def decide_time(table: pd.DataFrame) -> list[Answer]:
     """Time to the target with 32 nodes of all-reduce over gossip: iterations times seconds of one.
 
@@ -251,9 +263,7 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
         numbers = beside if collective == "overlapped" else {}
         answer = Answer(
             asks=f"How much sooner is gossip on 10 Gb/s than all-reduce {how}?",
-            says=f"{number.value:.1f} times sooner with 32 nodes: all-reduce needs "
-            f"{iterations.value:.1f} times as many iterations, each of which takes "
-            f"{times.iteration(collective):.2f} times as long",
+            says=_say_how_much_sooner(number, iterations, times.iteration(collective)),
             number=number,
             unit="times SGP's time to the target",
             paper="32 nodes end after 1.6 hours with SGP, with AllReduce after more than 5",

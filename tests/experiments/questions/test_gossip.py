@@ -1,5 +1,6 @@
 """What decides the questions about gossip, slow nodes and full cards, on made-up numbers."""
 
+import math
 from zlib import crc32
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
 from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
+from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
@@ -120,15 +122,12 @@ def test_full_card_is_judged_by_time_ratio(right, role, word):
     )
 
 
-@CASES
-def test_slow_network_is_judged_by_time_ratio(right, role, word):
-    """An iteration takes as long by a ring, and 3 times by a tree; SGP needs half of the epochs, or
-    twice as many.
-    """
+def slow_network(role, all_reduce, gossip):
+    """Numbers of seeds that get to the target after about so many epochs."""
     parts = []
     for method, workers, mean in (
-        ("all_reduce", 32, 4.0),
-        ("SGP", 32, 2.0 if right else 8.0),
+        ("all_reduce", 32, all_reduce),
+        ("SGP", 32, gossip),
         ("SGP", 4, 2.0),
     ):
         own = dict(method=method, workers=workers)
@@ -138,10 +137,26 @@ def test_slow_network_is_judged_by_time_ratio(right, role, word):
             for link in ("10 Gb/s", "1 Gb/s"):
                 own = dict(method=method, workers=workers, link=link)
                 parts.append(rows("seconds_per_update", [each], role, "clock", **own))
-    ring, tree = decide_time(table(*parts))
+    return table(*parts)
+
+
+@CASES
+def test_slow_network_is_judged_by_time_ratio(right, role, word):
+    """An iteration takes as long by a ring, and 3 times by a tree; SGP needs half of the epochs, or
+    twice as many.
+    """
+    ring, tree = decide_time(slow_network(role, 4.0, 2.0 if right else 8.0))
     assert ring.judgement.word == word
     assert ring.number.mean.value == pytest.approx(2.0 if right else 0.5, rel=1e-6)
     assert tree.number.mean.value == pytest.approx(3 * ring.number.mean.value, rel=1e-6)
     assert ring.beside["SGP with 4 nodes over SGP with 32"].value == pytest.approx(
         8 if right else 2, rel=1e-6
     )
+
+
+def test_opponent_that_never_reaches_the_target_is_slower():
+    numbers = slow_network("report", 4.0, 2.0)
+    late = (numbers["method"] == "all_reduce") & (numbers["measure"] == "epochs_to_0.9")
+    ring, _ = decide_time(numbers.assign(value=numbers["value"].mask(late, math.inf)))
+    assert "inf" not in ring.says
+    assert ring.judgement.word is Word.AGREES
