@@ -1,10 +1,11 @@
 """Clipping: a bound on the gradient of an update."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from laggard.simulator.errors import Settings
-from laggard.simulator.learning.rules.scalars import PositiveScalar, cast
+from laggard.simulator.learning.rules.scalars import NUMBER, PositiveScalar, cast
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +78,12 @@ class ClipValue(Settings):
     value: PositiveScalar
 
     def __call__(self, gradient: "Tensor") -> "Tensor":
+        import torch
+
         limit = cast(self.value, gradient)
+        # Rounded to the gradient's precision it is infinite, as for members; torch refuses to do so.
+        if isinstance(limit, NUMBER) and limit > torch.finfo(gradient.dtype).max:
+            limit = math.inf
         return gradient.clamp(-limit, limit)  # type: ignore[arg-type]  # both are numbers, or both tensors
 
 

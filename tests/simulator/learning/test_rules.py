@@ -13,6 +13,7 @@ from laggard.simulator.learning.rules import (
     SGD,
     Adam,
     Chained,
+    ClipValue,
     Constant,
     Cosine,
     DCASGDa,
@@ -174,3 +175,10 @@ def test_promises_take_share_of_free_memory(monkeypatch):
     assert memory_for(start.to("meta")) == 16e9
     pool = GradientPool(task, torch.empty(4, 1000, device="meta"), lambda *_: None)
     assert pool._max_pending == 16e9 // (2 * 4 * 1000 * 4)
+
+
+def test_clip_beyond_single_precision_leaves_gradients_as_they_are():
+    gradient = torch.tensor([[1.0, -3e38, torch.inf]])
+    each = torch.tensor([[1e299]], dtype=DOUBLE)
+    assert torch.equal(ClipValue(1e299)(gradient), gradient)
+    assert torch.equal(ClipValue(each)(gradient), gradient)
