@@ -57,6 +57,21 @@ def compile_cached(text: str, compile_entries: Callable[[ModuleType], Result]) -
         return compile_entries(execute_source(text))
 
 
+def compile_functions(module: ModuleType, signatures: Mapping[str, str]) -> ModuleType:
+    """Compile functions of a module, each for the types of one signature and for no others.
+
+    Args:
+        signatures: the name of a function -> the types of its arguments, as numba writes them.
+    """
+    for name, arguments in signatures.items():
+        function = getattr(module, name)
+        function.compile(arguments)
+        # Compiled for other types, as for an integer where a float is meant, the function would be
+        # added to the files, and the next process would find their seal broken.
+        function.disable_compile()
+    return module
+
+
 def _compile_once(text: str, compile_entries: Callable[[ModuleType], Result]) -> Result:
     """As `compile_cached`, in files.
 

@@ -112,7 +112,7 @@ def test_refusal_names_accepted_topologies(toy, method):
     ("dimensions", "calls"), quick([(10, 1000), (30, graph.MOST_CALLS)], only=[(10, 1000)])
 )
 def test_huge_graph_is_refused(toy, monkeypatch, dimensions, calls):
-    """Its generation is given up after so many calls of functions, which take seconds."""
+    """Generating a graph stops after `MOST_CALLS` function calls, a few seconds of work."""
     monkeypatch.setattr(graph, "MOST_CALLS", calls)
     arguments = f"arguments: [{dimensions}]"
     huge = f"cluster.network={{topology: graph, graph: hypercube_graph, {arguments}}}"

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
 import numpy as np
 
-from laggard.compiled_cache import compile_cached, decorate_functions
+from laggard.compiled_cache import compile_cached, compile_functions, decorate_functions
 from laggard.simulator.network import filling
 from laggard.simulator.network.fair import FairSharing, MaxMin
 from laggard.simulator.network.links import Link, Rated
@@ -42,17 +42,9 @@ def compile_filling() -> ModuleType:
     """
     decorators = dict.fromkeys(FILLING_ENTRIES, "@entry")
     lines = [FILLING_HEADER, *decorate_functions(filling, decorators)]
-    return compile_cached("\n".join(lines) + "\n", _compile_entries)
-
-
-def _compile_entries(module: ModuleType) -> ModuleType:
-    for name, arguments in FILLING_ENTRIES.items():
-        entry = getattr(module, name)
-        entry.compile(arguments)
-        # A clock begins at the integer 0, which is converted: compiled for it, the function would
-        # be added to the files, and the next process would find their seal broken.
-        entry.disable_compile()
-    return module
+    return compile_cached(
+        "\n".join(lines) + "\n", partial(compile_functions, signatures=FILLING_ENTRIES)
+    )
 
 
 class NestedMaxMin(MaxMin):

@@ -1,14 +1,14 @@
 """Adam's step of a large model in three passes over its entries, where torch makes twelve."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import laggard.simulator.learning.rules.adam_loops as adam_loops
-from laggard.compiled_cache import compile_cached, decorate_functions
+from laggard.compiled_cache import compile_cached, compile_functions, decorate_functions
 from laggard.memory import new_tensor
 from laggard.simulator.learning.rules.scalars import NUMBER, Scalar, double
 
@@ -50,17 +50,11 @@ def compile_loops() -> ModuleType | None:
     decorators = dict.fromkeys(LOOPS_ENTRIES, "@entry")
     lines = [LOOPS_HEADER, *decorate_functions(adam_loops, decorators)]
     try:
-        return compile_cached("\n".join(lines) + "\n", _compile_functions)
+        return compile_cached(
+            "\n".join(lines) + "\n", partial(compile_functions, signatures=LOOPS_ENTRIES)
+        )
     except Exception:  # whatever numba raises: it is not needed
         return None
-
-
-def _compile_functions(module: ModuleType) -> ModuleType:
-    for name, arguments in LOOPS_ENTRIES.items():
-        function = getattr(module, name)
-        function.compile(arguments)
-        function.disable_compile()
-    return module
 
 
 def step_in_loops(

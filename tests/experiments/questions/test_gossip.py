@@ -123,7 +123,7 @@ def test_full_card_is_judged_by_time_ratio(right, role, word):
 
 
 def slow_network(role, all_reduce, gossip):
-    """Numbers of seeds that get to the target after about so many epochs."""
+    """A table of ten seeds, which reach the target after the given mean numbers of epochs."""
     parts = []
     for method, workers, mean in (
         ("all_reduce", 32, all_reduce),

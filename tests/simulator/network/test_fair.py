@@ -183,7 +183,8 @@ RAISE_CEILING = filling.raise_ceiling  # which `count_passes` replaces
 def many_between_racks(magnitudes):
     """600 messages between 16 racks of 16 nodes: routes as rows, and bandwidths of the links.
 
-    Links are equal, so that many are full at one level, or differ by up to so many `magnitudes`.
+    Bandwidths spread over `magnitudes` powers of ten; with 0 they are equal, and many links become
+    full at one level.
     """
     rng, size, nodes = np.random.default_rng(7), 16, 256
     senders, receivers = rng.integers(nodes, size=(2, 600))
