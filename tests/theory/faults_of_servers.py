@@ -248,7 +248,7 @@ SERVERS = {
         ),
     ),
     "Rennala takes one more": (
-        Replaced(KBatchSync, "contributions", settings(gradients=lambda self: self.gradients + 1)),
+        Replaced(KBatchSync, "is_enough", settings(gradients=lambda self: self.gradients + 1)),
         test_times.test_groups_take_k_mini_batches,
     ),
     "weights are added as if they were updates": (

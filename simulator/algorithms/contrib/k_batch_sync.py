@@ -3,7 +3,7 @@ of the weights at which they were computed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -73,6 +73,8 @@ class PresentWeights(CompressingServer):
         state = self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: list[Gradient] = []
+        # by worker; kept, since a slow one may be waited for while others send thousands
+        counts: dict[int, int] = {}
         answers = self.answers(node)
         send = answers.send
         while True:
@@ -85,20 +87,23 @@ class PresentWeights(CompressingServer):
                 gradient.drop()
             else:
                 gathered.append(gradient)
-            contributions = self.contributions(gathered, node.workers)
-            if contributions:
+                counts[worker] = counts.get(worker, 0) + 1
+            if self.is_enough(counts, node.workers):
                 yield node.work(node.apply_seconds)
+                contributions = self.contributions(gathered)
                 weights, state = self.rule.update(node.weights, contributions, state)
                 node.apply(weights, gathered)
                 for reader in workers:
                     send(reader, node.weights)
-                gathered = []
+                gathered, counts = [], {}
 
-    def contributions(
-        self, gathered: Sequence[Gradient], workers: int
-    ) -> Sequence[GradientPromise]:
-        """The gradients whose mean makes the update; none while more have to be gathered."""
+    def is_enough(self, counts: Mapping[int, int], workers: int) -> bool:
+        """Whether so many gathered gradients, by worker, make an update."""
         raise NotImplementedError
+
+    def contributions(self, gathered: Sequence[Gradient]) -> Sequence[GradientPromise]:
+        """The gradients whose mean makes the update."""
+        return gathered
 
 
 @dataclass(frozen=True)
@@ -126,12 +131,8 @@ class KBatchSync(PresentWeights):
 
     gradients: PositiveInt = 1
 
-    def contributions(
-        self, gathered: Sequence[Gradient], workers: int
-    ) -> Sequence[GradientPromise]:
-        if len(gathered) < self.gradients:
-            return []
-        return gathered
+    def is_enough(self, counts: Mapping[int, int], workers: int) -> bool:
+        return sum(counts.values()) >= self.gradients
 
 
 @dataclass(frozen=True)
@@ -158,16 +159,15 @@ class Malenia(PresentWeights):
     def needed(self, workers: int) -> int:
         return workers
 
-    def contributions(
-        self, gathered: Sequence[Gradient], workers: int
-    ) -> Sequence[GradientPromise]:
+    def is_enough(self, counts: Mapping[int, int], workers: int) -> bool:
+        if len(counts) < workers:
+            return False
+        harmonic_mean = workers / sum(1 / count for count in counts.values())
+        needed = (self.gradients or workers) / workers
+        return harmonic_mean >= needed * (1 - HARMONIC_ROUNDING)
+
+    def contributions(self, gathered: Sequence[Gradient]) -> Sequence[GradientPromise]:
         rows: dict[int, list[Gradient]] = {}
         for gradient in gathered:
             rows.setdefault(gradient.worker, []).append(gradient)
-        if len(rows) < workers:
-            return []
-        harmonic_mean = workers / sum(1 / len(row) for row in rows.values())
-        needed = (self.gradients or workers) / workers
-        if harmonic_mean < needed * (1 - HARMONIC_ROUNDING):
-            return []
         return [mean_gradient(rows[rank]) for rank in sorted(rows)]
