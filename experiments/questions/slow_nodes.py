@@ -15,7 +15,7 @@ from laggard.experiments.questions.numbers import (
     times_as_large,
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
-from laggard.experiments.questions.words import SeedEstimate
+from laggard.experiments.questions.words import TOO_FEW_ARRIVE, SeedEstimate
 
 
 def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
@@ -30,11 +30,9 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
         )
         for slow in (1, 10)
     }
-    faster = "gossip" if over[10].value > 1 else "all-reduce"
     against_all_reduce = Answer(
         asks="Gossip or all-reduce, where one node of 16 is 10 times slower?",
-        says=f"{faster}: all-reduce that overlaps takes {over[10].value:.1f} times AD-PSGD's time; "
-        f"{over[1].value:.2f} where none is slow",
+        says=_say_who_is_faster(over[10], over[1]),
         number=over[10],
         unit="times AD-PSGD's time to the target",
         paper="AD-PSGD is much quicker where one worker is slow",
@@ -52,7 +50,7 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
     own_loss = times_as_large(gossip[100], gossip[1])
     against_itself = Answer(
         asks="What does it cost AD-PSGD that the node is 100 times slower?",
-        says=f"{own_loss.value:.2f} times its own time",
+        says=f"{own_loss.value:.2f} times its own time" if own_loss.has_ratio else TOO_FEW_ARRIVE,
         number=own_loss,
         unit="times its time without a slow node",
         paper="one slow worker costs AD-PSGD little time, however slow it is",
@@ -67,6 +65,17 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
         why=end,
     )
     return [against_all_reduce, against_itself]
+
+
+def _say_who_is_faster(slowed: SeedEstimate, even: SeedEstimate) -> str:
+    """The time of all-reduce over that of gossip with a slow node, and without one."""
+    if not slowed.has_ratio:
+        return TOO_FEW_ARRIVE
+    faster = "gossip" if slowed.value > 1 else "all-reduce"
+    says = f"{faster}: all-reduce that overlaps takes {slowed.value:.1f} times AD-PSGD's time"
+    if not even.has_ratio:
+        return says
+    return f"{says}; {even.value:.2f} where none is slow"
 
 
 def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
@@ -101,7 +110,7 @@ def _cost_of_full_card(table: pd.DataFrame) -> Answer:
     number = full_over_free(measure)
     return Answer(
         asks="What does it cost that a server's card is full?",
-        says=f"{number.value:.1f} times as long",
+        says=f"{number.value:.1f} times as long" if number.has_ratio else TOO_FEW_ARRIVE,
         number=number,
         unit="times the time of a free network",
         paper="asynchronous SGD is much worse where a server's traffic is congested",

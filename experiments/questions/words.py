@@ -16,6 +16,8 @@ from laggard.experiments.results.statistics import half_width
 
 LEAST_SEEDS = 8
 """Fewer seeds give a number and no word."""
+TOO_FEW_ARRIVE = "too few runs get to the target within the budget"
+"""What an answer says where a ratio of times has no value."""
 DRAWS = 2000
 """Bootstrap samples of the seeds, for the interval of a ratio of means."""
 
@@ -89,6 +91,13 @@ class SeedEstimate:
         if self.missing and self.median is not None:
             return self.median
         return self.mean
+
+    @property
+    def has_ratio(self) -> bool:
+        """Whether its value is a ratio: it is infinite or zero where most runs of one side never got
+        there, and NaN where most of both never did.
+        """
+        return 0 < self.value < np.inf
 
 
 def estimate(values: ArrayLike) -> SeedEstimate:

@@ -8,7 +8,7 @@ import pytest
 
 from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
 from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
-from laggard.experiments.questions.words import Word
+from laggard.experiments.questions.words import TOO_FEW_ARRIVE, Word
 from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
@@ -74,8 +74,7 @@ def test_gossip_is_judged_by_points(right, role, word):
     assert "points worse" in answers[0].says
 
 
-@CASES
-def test_slow_node_is_judged_by_time_ratio(right, role, word):
+def slow_node(right, role):
     """All-reduce takes 4 times AD-PSGD's time at 10 times, or twice; AD-PSGD slows not, or by 2."""
     means = {
         ("adpsgd", 1): 5,
@@ -92,11 +91,25 @@ def test_slow_node_is_judged_by_time_ratio(right, role, word):
         for slowness in (1, 100):
             own = dict(method=method, slowness=slowness)
             parts.append(rows("seconds_per_sample", [slowness] * 10, role, "clock", **own))
-    main, bears = decide_slow_node(table(*parts))
+    return table(*parts)
+
+
+@CASES
+def test_slow_node_is_judged_by_time_ratio(right, role, word):
+    main, bears = decide_slow_node(slow_node(right, role))
     assert main.judgement.word == bears.judgement.word == word
     assert main.number.mean.value == pytest.approx(4 if right else 2, rel=1e-6)
     assert main.beside["the same without a slow node"].value == pytest.approx(1)
     assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("method", ["overlapped", "adpsgd"])
+def test_no_ratio_is_said_where_one_side_misses_the_target(method):
+    numbers = slow_node(True, "report")
+    misses = (numbers["method"] == method) & (numbers["measure"] == "time_to_0.9")
+    main, bears = decide_slow_node(numbers.assign(value=numbers["value"].mask(misses, math.inf)))
+    assert main.says == TOO_FEW_ARRIVE
+    assert (bears.says == TOO_FEW_ARRIVE) == (method == "adpsgd")
 
 
 @CASES
@@ -158,5 +171,5 @@ def test_opponent_that_never_reaches_the_target_is_slower():
     numbers = slow_network("report", 4.0, 2.0)
     late = (numbers["method"] == "all_reduce") & (numbers["measure"] == "epochs_to_0.9")
     ring, _ = decide_time(numbers.assign(value=numbers["value"].mask(late, math.inf)))
-    assert "inf" not in ring.says
+    assert ring.says == TOO_FEW_ARRIVE
     assert ring.judgement.word is Word.AGREES
