@@ -234,7 +234,8 @@ CRASH = {"at": 8.0, "restore_seconds": 1.0}
 CHANGES = {
     "cluster.apply_seconds": {"cluster": {"apply_seconds": 0.3}},
     "cluster.receive_seconds": {"cluster": {"receive_seconds": 0.3}},
-    "cluster.reply_seconds": {"cluster": {"reply_seconds": 0.3}},
+    # longer than a step takes, so that it delays the next receive even from a single client
+    "cluster.reply_seconds": {"cluster": {"reply_seconds": 12.0}},
     "cluster.network.server_bandwidth": {"cluster": {"network": {"server_bandwidth": 2e5}}},
     "cluster.network.server_latency": {"cluster": {"network": {"server_latency": 0.3}}},
     "cluster.network.colocated": {"cluster": {"network": {"colocated": True}}},
@@ -244,13 +245,11 @@ CHANGES = {
     },
     "evaluate.nodes": {"evaluate": {"nodes": True}},
 }
-OF_SEVERAL = {"async_pipelines": {"name": "async_pipelines", "replicas": 2}}
-"""Methods whose server has one client by default: what its answers cost delays none of them."""
 
 
 def outcome(method, changes):
     """What a method leaves behind; None where the config is refused."""
-    document = {**BASE, "algorithm": OF_SEVERAL.get(method, method)}
+    document = {**BASE, "algorithm": method}
     document["cluster"] = {**BASE["cluster"], "workers": 1 if method.startswith("delayed") else 4}
     for key, value in changes.items():
         document[key] = {**document.get(key, {}), **value}
