@@ -122,7 +122,7 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Se
 
 
 def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
-    """The reason why the choice bears no word: it lies at an end, or sets of seeds disagree."""
+    """The reason why the choice gives no verdict: it lies at an end, or sets of seeds disagree."""
     if not lies_inside(choosing, *best_settings_of(choosing)):
         return "the best rate or strength lies at an end of its grid"
     seeds = sorted(choosing["seed"].unique())

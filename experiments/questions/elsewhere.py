@@ -8,7 +8,7 @@ from laggard.experiments.questions.words import Word
 
 FASHION = "fashion_mnist"
 TELLS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
-"""The words that rest on numbers alone, and not on what had been seen before."""
+"""The verdicts that rest on numbers alone, and not on what had been seen before."""
 
 
 def fashion_answers(question: Question, folder: Path) -> list[Answer]:
@@ -27,9 +27,8 @@ def fashion_answers(question: Question, folder: Path) -> list[Answer]:
 
 
 def compare_answers(answer: Answer, other: Answer) -> str:
-    """`the same` or `other` by the words of both, or `cannot tell there` if that is the other's
-    word alone; where either has none, whether the intervals of their numbers overlap: `not told
-    apart` or `other`.
+    """Compare the verdicts of two answers: `the same`, `other`, or `cannot tell there`. Where
+    either has no verdict, compare the intervals: `not told apart` if they overlap, else `other`.
     """
     word, its_word = answer.judgement.word, other.judgement.word
     if word in TELLS and its_word in TELLS:

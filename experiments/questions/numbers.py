@@ -112,7 +112,7 @@ def at_best(table: pd.DataFrame, chosen: pd.DataFrame, over: str = "lr") -> pd.D
 
 
 def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings: str) -> str:
-    """The reason for no word if a best rate lies at an end of its grid; else empty."""
+    """The reason for no verdict if a best rate lies at an end of its grid; else empty."""
     rows = select(table, study=study, role=TUNE, measure=measure)
     if rows.empty:
         return ""

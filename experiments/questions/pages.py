@@ -40,7 +40,7 @@ FIRST = "first.md.jinja"
 
 
 def write_pages(first: Path, folder: Path) -> list[Path]:
-    """Draw the figures, and write the first page and the numbers in the cards; their paths.
+    """Draw the figures, write the first page and the numbers in the cards, and return all paths.
 
     Args:
         first: the first page; the cards lie beside it, in `docs/questions`.
@@ -109,7 +109,7 @@ def _seen_from(path: Path, folder: Path) -> str:
 def numbers_block(
     question: Question, answers: Sequence[Answer], elsewhere: Sequence[Answer] = ()
 ) -> str:
-    """The block of a card with our numbers: a line for each answer and each number beside it.
+    """The generated block of a card: a line for each answer, and for each further number.
 
     Args:
         elsewhere: the answers on Fashion-MNIST, in the order of `answers`.
@@ -154,7 +154,7 @@ def table_block(rows: Iterable[Sequence[str]]) -> str:
 
 
 def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
-    """A table of the sentences of a paper, beside our numbers and the word."""
+    """A table of a paper's claims, beside our numbers and the verdicts."""
     lines = ["| the paper says | here | the same? |", "| --- | --- | --- |"]
     for question, answer in rows:
         if answer.source != paper.key:
@@ -209,7 +209,7 @@ def _named(paper: Paper) -> str:
 
 
 def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
-    """The rows whose answers have one of these words."""
+    """The rows whose answers have one of these verdicts."""
     return [(question, answer) for question, answer in rows if answer.judgement.word in words]
 
 

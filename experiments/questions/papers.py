@@ -1,4 +1,4 @@
-"""A page a paper: its figure drawn again with our points, and its sentences beside our numbers."""
+"""The page of each paper: its figure drawn again with our points, its claims beside our numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

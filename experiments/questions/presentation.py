@@ -39,21 +39,21 @@ def interval_text(shown: Interval) -> str:
 
 
 def paper_text(answer: Answer) -> str:
-    """The papers' sentence in quotation marks; a dash if they say nothing."""
+    """The papers' claim in quotation marks; a dash if they say nothing."""
     if not answer.paper:
         return "–"
     return f"“{answer.paper}”"
 
 
 def speaker(answer: Answer) -> str:
-    """The speaker of the sentence: the papers, or theory if we have derived it."""
+    """The source of the claim: the papers, or theory if we have derived it."""
     if answer.mark == "derived":
         return "theory"
     return "papers"
 
 
 def word_text(answer: Answer) -> str:
-    """The papers' sentence and the word; with the first word, if that was another."""
+    """The papers' claim and the verdict, with the first verdict if that was another."""
     text = paper_text(answer)
     judgement = answer.judgement
     if judgement.word is not Word.NONE:

@@ -61,19 +61,18 @@ class Answer:
         says: the answer in a few words.
         number: the estimate on which it rests.
         unit: the text after the number, as "points" or "times".
-        paper: the papers' sentence in a few words; empty if they say nothing.
+        paper: the papers' claim in a few words; empty if they say nothing.
         source: the key of the paper that says so; `notes` if no paper is known for it.
-        mark: how the sentence is known: read in the source, from notes on it, recalled (never with
-            a bar), or derived from theory.
-        at_least, at_most: the bar that the paper's sentence sets.
+        mark: how the claim is known: read in the source, from notes on it, recalled (never with a
+            bar), or derived from theory.
+        at_least, at_most: the bar that the paper's claim sets.
         bar_of: the origin of the bar.
         seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.
         opponent: the number of the opponent's lost runs, and the number of its runs.
-        first_said: the word of an earlier criterion, where it was another.
+        first_said: the verdict of an earlier criterion, where it was another.
         wants: the half-width of the interval that is wanted, in the unit of the number.
-        why: the reason why no word can be said whatever the numbers are, such as a ceiling; else
-            empty.
-        beside: further numbers by their description; they carry no word.
+        why: the reason why the numbers cannot give a verdict, such as a ceiling; else empty.
+        beside: further numbers by their description; they get no verdict.
     """
 
     asks: str
@@ -95,7 +94,7 @@ class Answer:
 
     @property
     def judgement(self) -> Judgement:
-        """The word about the paper's sentence; none where the papers say nothing or set no bar."""
+        """The verdict on the papers' claim; none where they say nothing or set no bar."""
         if not self.paper or (np.isinf(self.at_least) and np.isinf(self.at_most) and not self.why):
             return Judgement(Word.NONE)
         if self.why:

@@ -306,7 +306,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
                 beside={"in the first": in_first, "in the last": in_last, **higher},
             )
         )
-    # the first answers the question; the others stand beside it without a word
+    # the first answers the question; the others get no verdict
     answers[1:] = [replace(answer, paper="", first_said="") for answer in answers[1:]]
     ramps, _ = reported(table, "ramps")
     if has(ramps, "when", "grows", "falls"):

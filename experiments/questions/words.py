@@ -1,7 +1,7 @@
-"""Estimates from the numbers of seeds, and the word of an estimate about a paper's sentence.
+"""Estimates from the numbers of seeds, and the verdict of an estimate on a paper's claim.
 
-A word rests on the mean and on the median. It needs seeds that nobody had seen when the bar, the
-rates and the statistic were fixed, and at least `LEAST_SEEDS` of them.
+A verdict rests on the mean and on the median. It needs at least `LEAST_SEEDS` seeds whose runs
+nobody had seen when the bar, the rates and the statistic were fixed.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from scipy.stats import beta, binom, fisher_exact
 from laggard.experiments.results.statistics import half_width
 
 LEAST_SEEDS = 8
-"""Fewer seeds give a number and no word."""
+"""Fewer seeds give a number and no verdict."""
 TOO_FEW_ARRIVE = "too few runs get to the target within the budget"
 """What an answer says where a ratio of times has no value."""
 DRAWS = 2000
@@ -23,7 +23,7 @@ DRAWS = 2000
 
 
 class Word(StrEnum):
-    """The verdict of the numbers on a paper's sentence."""
+    """The verdict of the numbers on a paper's claim."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -33,7 +33,7 @@ class Word(StrEnum):
 
 
 class Judgement(NamedTuple):
-    """A word, and why it is not a plainer one."""
+    """A verdict, and the reason where it is neither *agrees* nor *differs*."""
 
     word: Word
     why: str = ""
@@ -80,7 +80,7 @@ class SeedEstimate:
 
     @property
     def value(self) -> float:
-        """The number that a table shows: the mean, or the median where some seeds never got there."""
+        """The number in tables: the mean, or the median where some seeds missed the target."""
         if self.missing and self.median is not None:
             return self.median.value
         return self.mean.value
@@ -94,8 +94,8 @@ class SeedEstimate:
 
     @property
     def has_ratio(self) -> bool:
-        """Whether its value is a ratio: it is infinite or zero where most runs of one side never got
-        there, and NaN where most of both never did.
+        """Whether its value is a ratio. It is infinite or zero where most runs of one side missed
+        the target, and NaN where most runs of both sides did.
         """
         return 0 < self.value < np.inf
 
@@ -104,7 +104,7 @@ def estimate(values: ArrayLike) -> SeedEstimate:
     """The mean and the median of one number per seed.
 
     Args:
-        values: NaN where the run was lost, infinite where it never got there.
+        values: NaN where the run was lost, infinite where it missed the target.
     """
     array = np.asarray(values, float)
     lost = int(np.isnan(array).sum())
@@ -147,7 +147,7 @@ def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
 def share(count: int, of: int) -> SeedEstimate:
     """A share of seeds with its exact interval.
 
-    Its ends are the shares at which so few, or so many, are seen with a probability of 2.5 %.
+    At the upper end so few are seen with a probability of 2.5 %, at the lower end so many.
 
     Source: Clopper, Pearson (1934), Biometrika 26.
     """
@@ -197,10 +197,10 @@ def judge(
     seen: bool = False,
     opponent: tuple[int, int] = (0, 0),
 ) -> Judgement:
-    """The word about a sentence that asks for a number within a bar.
+    """The verdict on a claim that asks for a number within a bar.
 
-    *agrees* where the interval of the mean and that of the median lie wholly on the sentence's side,
-    *differs* where both lie wholly on the other.
+    *agrees* where the intervals of the mean and of the median both lie wholly on the claim's side
+    of the bar, *differs* where both lie wholly on the other side.
 
     Args:
         seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.

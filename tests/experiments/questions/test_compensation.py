@@ -64,7 +64,7 @@ def test_lost_runs_are_in_no_ratio():
     assert more.mean.value == pytest.approx(100 * (0.2 * 0.9 + 0.8 * 0.08 - 0.1), abs=0.2)
 
 
-def test_disagreeing_sets_of_seeds_give_no_word():
+def test_disagreeing_sets_of_seeds_give_no_verdict():
     """The second set would have chosen a strength that gains nothing."""
     sets = (
         grid("choosing", 0.7, 10, first=1000),
@@ -74,7 +74,7 @@ def test_disagreeing_sets_of_seeds_give_no_word():
     assert str(answer.judgement) == "cannot tell here: the two sets of seeds that choose disagree"
 
 
-def test_best_rate_at_grid_end_has_no_word():
+def test_best_rate_at_grid_end_gives_no_verdict():
     rows = table(grid("choosing", 0.8, 4))
     assert best_settings_of(rows) == ((0, 0.02), (5, 0.02))
     assert lies_inside(rows, *best_settings_of(rows))

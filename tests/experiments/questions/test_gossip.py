@@ -42,7 +42,7 @@ def test_late_messages_are_judged_by_points(right, role, word):
     assert "in 0.50 of the time" in one.says
 
 
-def test_best_rate_at_grid_end_has_no_word():
+def test_best_rate_at_grid_end_gives_no_verdict():
     tuned = [
         rows("accuracy", spread(0.9 + lr / 100, 1e-3, 5), "tune", "late", tau=tau, lr=lr)
         for tau in (0, 1)

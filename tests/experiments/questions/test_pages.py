@@ -81,8 +81,8 @@ def test_numbers_change_the_block_only():
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_stored_numbers_answer(stored_pages, name):
-    """Each answer says something, a sentence is of a paper of the question, and seeds that had been
-    seen bear no word.
+    """Each answer says something, a claim is of a paper of the question, and seeds that had been
+    seen give no verdict.
     """
     question = QUESTIONS[name]
     answers = stored_pages[1][name]
@@ -110,7 +110,7 @@ def test_stored_numbers_answer(stored_pages, name):
         (0.02, np.inf, "not told apart"),
     ],
 )
-def test_answer_elsewhere_is_compared_by_word_or_interval(other, bar, expected):
+def test_answer_elsewhere_is_compared_by_verdict_or_interval(other, bar, expected):
     def answer(center):
         number = estimate(spread(center, 0.05, 10))
         return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)

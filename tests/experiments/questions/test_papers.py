@@ -1,4 +1,4 @@
-"""Pages of papers: their figures drawn from numbers, and which sentence is whose."""
+"""Pages of papers: figures drawn from numbers, and the claims of each paper."""
 
 import re
 

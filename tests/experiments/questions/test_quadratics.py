@@ -33,7 +33,7 @@ def test_ringmaster_is_judged_by_time_ratio(right, role, word):
     assert answer.beside["times as i: Rennala over synchronous"].mean.value == pytest.approx(1 / 8)
 
 
-def test_best_rate_at_grid_end_has_no_word():
+def test_best_rate_at_grid_end_gives_no_verdict():
     seconds = {"async": 1.0, "sync": 4.0, "ringmaster 2": 0.25, "rennala 1": 0.5}
     parts = [part[part["lr"] != 0.4] for part in times("uneven", seconds, speeds="i")]
     answer = decide_uneven(table(*parts))[0]
@@ -68,7 +68,7 @@ def test_waiting_for_quickest_is_judged_by_time_ratio(synchronous, word):
     assert answer.judgement.word == word
 
 
-def test_least_number_awaited_has_no_word():
+def test_least_number_awaited_gives_no_verdict():
     """One below, which was not tried, may be better."""
     seconds = {"async": 1.0, "m = 16": 2.0, "m = 8": 1.1}
     (answer,) = decide_uneven(table(*times("waiting", seconds, tail="heavy")))

@@ -40,14 +40,14 @@ def test_cliff_falls_as_the_batch_grows(right, role, word):
     assert answer.number.mean.value == pytest.approx(-1 if right else 0, abs=1e-6)
 
 
-def test_cliff_beyond_the_rates_leaves_the_word_open():
+def test_cliff_beyond_the_rates_leaves_the_verdict_open():
     parts = batches((10.0, 0.1))
     assert batch_slopes(table(*parts))[8].isna().all()
     (answer,) = decide_batch(table(*parts))
     assert answer.judgement == (OPEN, "a cliff_rate lies beyond the rates tried")
 
 
-def test_equal_epochs_have_no_word():
+def test_equal_epochs_give_no_verdict():
     """Larger batches make fewer updates; the share taken is of the accuracy above the least."""
     parts = batches((1.0, 0.1), 32, study="epochs")
     for delay, accuracy in ((0, 0.9), (8, 0.5)):

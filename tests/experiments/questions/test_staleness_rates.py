@@ -67,8 +67,8 @@ def test_rate_over_n_is_judged_at_least_delay(late, word):
 
 
 def test_training_fails_without_a_ramp():
-    """To fail is to end below half of the median with the ramp, or to be lost; a recalled sentence
-    has no word.
+    """To fail is to end below half of the median with the ramp, or to be lost; a recalled claim
+    gets no verdict.
     """
     at_once = [np.nan] * 4 + [0.4] * 2 + [0.5] * 4
     answers = decide_ramp(
@@ -123,7 +123,7 @@ def test_minimum_is_stable_up_to_theory(right, role, word):
         assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5, abs=1e-4)
 
 
-def test_grid_that_ends_before_the_limit_has_no_word():
+def test_grid_that_ends_before_the_limit_gives_no_verdict():
     assert stable_up_to(1.2).judgement == (OPEN, "a limit lies beyond the rates tried")
 
 

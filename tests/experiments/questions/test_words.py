@@ -88,7 +88,7 @@ AGREES = spread(2.0, 0.1, 10)
         (exact(2.0), {}, Word.AGREES),
     ],
 )
-def test_word_follows_both_intervals(number, options, word):
+def test_verdict_follows_both_intervals(number, options, word):
     assert judge(number, **{"at_least": 1.0, **options}).word == word
 
 
