@@ -1,4 +1,4 @@
-"""`python -m experiments`, from a checkout, is `laggard`."""
+"""Runs the command `laggard` as `python -m experiments`, from a checkout."""
 
 import sys
 

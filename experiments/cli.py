@@ -109,7 +109,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _add_late_words(args: argparse.Namespace, words: list[str]) -> bool:
-    """Add words that follow an option to an optional positional argument; whether they fit.
+    """Add words after an option to an optional positional argument; return whether they fit.
 
     argparse (Python 3.11) fills such an argument from words before the first option only.
     """
@@ -154,7 +154,7 @@ def _options(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def _name_options(line: str, options: Mapping[str, str]) -> str:
-    """An error of Python, in which arguments stand in backticks, with the command's options."""
+    """Replace arguments in backticks, in an error of Python, by the command's options."""
 
     def option(match: re.Match[str]) -> str:
         return options.get(match[1], match[0])
@@ -200,10 +200,10 @@ def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 @contextmanager
 def _handle_interrupts(received: list[int]) -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first signal, whose number `received` gets.
+    """Raise KeyboardInterrupt at the first signal, and append its number to `received`.
 
-    Later signals are ignored, since `timeout` sends two. Code that Python calls without a caller,
-    such as `__del__`, cannot pass the exception on: then the process ends at once.
+    Later signals are ignored, since `timeout` sends two. Where Python calls code by itself, such as
+    `__del__`, the exception cannot be passed on: then the process ends at once.
     """
 
     def interrupt(number: int, _: object) -> None:

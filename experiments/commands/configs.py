@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE_WIDTH = 120  # columns of lists that go to a file
 MAX_RANKS_SHOWN = 5
-MAX_CPU_SECONDS = 0.5  # of the check for a warning, in all runs of a config
+MAX_CPU_SECONDS = 0.5  # limit of a warning's check, over all runs of a config
 LOAD = "laggard.experiments.config.load"
 CATALOGUE = "laggard.experiments.config.listing"
 EDITORS = "laggard.experiments.config.listing"

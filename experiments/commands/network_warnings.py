@@ -1,4 +1,4 @@
-"""Warnings of networks that a config describes and hardly means, before anything is simulated."""
+"""Warnings about implausible networks in a config, before anything is simulated."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from laggard.simulator import Network
 
 SLOW_BANDWIDTH = 1e4
-"""Bytes a second: a lower bandwidth was probably meant in Gb/s, unless messages are as small."""
+"""Bytes a second: a lower bandwidth was probably meant in Gb/s, unless messages are small too."""
 LONG_MESSAGE = 1000.0
 """Seconds of a message, below which a low bandwidth is probably intended."""
 LONG_LATENCY = 10.0
@@ -30,7 +30,7 @@ def warn_of_networks(path: str, planned: "Sequence[RunSpec]") -> None:
 
 
 def network_problems(config: "Config") -> list[tuple[str, str]]:
-    """The keys of a network that are probably not meant so, each with the reason and a remedy."""
+    """The implausible keys of a network, each with the reason and a remedy."""
     network = config.build_cluster().network
     problems = []
     slowest = min(_bandwidths(network))

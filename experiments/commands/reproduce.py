@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 LEAGUE_TAKES = "about half an hour of two cores"
 YOURS = "yours"
-"""The folder of numbers that were made with overrides, in a folder for each set of them: they never
-stand among ours.
+"""The folder of numbers made with overrides. Each set of overrides has its own folder, so that its
+numbers never mix with the shipped ones.
 """
 
 
@@ -34,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="QUESTION",
-        help="name of a question (default: all, of which none is run at full scale)",
+        help="name of a question (default: all, but none is run at full scale)",
     )
     add_scale(parser)
     parser.add_argument(
@@ -52,7 +52,7 @@ def arguments(parser: ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print how many runs are missing, and their time"
     )
     parser.add_argument(
-        "--stored", action="store_true", help="run nothing: answer by the stored numbers"
+        "--stored", action="store_true", help="run nothing: answer from the stored numbers"
     )
     parser.add_argument(
         "--page",
@@ -67,7 +67,7 @@ def carry_out(args: Namespace) -> int:
 
     if not (args.names or args.list or args.stored or args.dry_run or args.scale):
         problem = "expected the names of questions: to run all of them takes days"
-        remedy = "--list names them, --stored answers by the stored numbers"
+        remedy = "--list names them, --stored answers from the stored numbers"
         raise ConfigError("", f"{problem}; {remedy}", "laggard reproduce")
     chosen = questions(args.names)
     if args.list:
@@ -125,7 +125,7 @@ def _folder(args: Namespace) -> Path:
 
 
 def _known(question: "Question", args: Namespace) -> "pd.DataFrame":
-    """The stored numbers: those in `--out`, or else those that come with laggard."""
+    """The stored numbers: those in `--out`, or else those shipped with laggard."""
     from laggard.experiments.questions.store import STORED, read_numbers
 
     table = read_numbers(question.name, _folder(args))

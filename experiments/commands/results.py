@@ -103,9 +103,9 @@ def _load_all(paths: Sequence[str]) -> "list[Result]":
 
 
 def _write_output(to: str | None, result: str, name: str, write: Callable[[Path], object]) -> Path:
-    """Write the file `to`, or else `name` in the folder `result`; its path.
+    """Write the file `to`, or else `name` in the folder `result`; return its path.
 
-    Where that folder cannot be written, as in an archive, it goes to the current folder.
+    If that folder is read-only, such as an archive, the file goes to the current folder.
     """
     if to:
         write(Path(to))

@@ -214,7 +214,7 @@ def _tune(config: "Config", args: Namespace) -> int:
 
 
 def _print_tuning(config: "Config", args: Namespace) -> int:
-    """Print the planned runs that choose settings; those that report are known once they have."""
+    """Print the planned runs that choose settings; those that report depend on the choice."""
     from laggard.experiments.config.tuning import tuning_config
 
     _print_plan(tuning_config(config), args)

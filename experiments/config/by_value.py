@@ -1,6 +1,6 @@
-"""Plugins of `__main__`, a script or a notebook: their hashes, and their way to other processes.
+"""Plugins of `__main__` (a script, a notebook): their hashes, and passing them to processes.
 
-No other process can import them, so that they are pickled by value.
+No other process can import them, so they are pickled by value.
 """
 
 import json
@@ -36,7 +36,7 @@ _received: dict[str, Definition] = {}
 def hash_of_definition(recipe: Recipe, hash_of_module: Callable[[str], str]) -> str:
     """SHA-256 of the source of a class or function, and of what it uses of its own module.
 
-    Of a function without a source, as under `python -c`, the bytecode counts.
+    For a function without a source, as under `python -c`, the bytecode is hashed.
 
     Args:
         hash_of_module: the hash of an imported module, by its name.

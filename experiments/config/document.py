@@ -61,7 +61,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _value_of(text: str) -> Any:
-    """The value of `text`: parsing is half of the time of `load`, and most texts come again."""
+    """The value of `text`, cached: parsing is half of the time of `load`, and most texts recur."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = BoundedConstructor
     return yaml.load(text)

@@ -1,4 +1,4 @@
-"""Plugins of installed packages, by a name of their own: entry points, as packaging tools call them.
+"""Plugins of installed packages, by the names that packages give them (entry points).
 
 A package names them in its metadata, in a group for each kind, `laggard.algorithm` and so on:
 
@@ -41,7 +41,7 @@ def installed_plugins(kinds: Iterable[type]) -> list[EntryPoint]:
 
 
 def describe_owner(entry: EntryPoint) -> str:
-    """The package that an entry point is of."""
+    """The package of an entry point."""
     if entry.dist is None:
         return "an unknown package"
     return f"{entry.dist.name} {entry.dist.version}"

@@ -202,7 +202,7 @@ def _changed_axes(sweep: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator
 
 
 def _change_order(change: tuple[str, Any]) -> int:
-    """First axes of the base are removed, then keys are set and swept no more, then axes come."""
+    """A sort key: remove axes of the base, then set keys and stop sweeping them, then add axes."""
     key, value = change
     if key != "sweep" and not key.startswith("sweep."):
         return 1

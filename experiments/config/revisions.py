@@ -33,7 +33,7 @@ def _has_decimal_moments(config: "Config") -> bool:
 
 
 def _averages_uneven_shards(config: "Config") -> bool:
-    """Whether models of workers with different numbers of samples are averaged by these."""
+    """Whether models are averaged by their workers' numbers of samples, and these differ."""
     if getattr(config.algorithm, "weighting", "equal") == "equal":
         return False
     return bool(config.task.shards_differ(config.cluster.workers))
@@ -81,7 +81,7 @@ def _orders_changes(config: "Config") -> bool:
 
 
 def _reads_a_file(config: "Config") -> bool:
-    """Whether the cluster is in part that of a table or a graph in a file."""
+    """Whether a table or a graph in a file describes a part of the cluster."""
     cluster = config.as_dict()["cluster"]
     return any(values.get("file") is not None for values in _mappings(cluster))
 

@@ -22,7 +22,7 @@ from laggard.experiments.config.search import GROWING, numbered_draws, read_sear
 
 PLACE = "sweep.search.halving"
 SEEDS = ("seeds", "seed", "learning.seed", "cluster.seed", "most", "search")
-"""The keys of `sweep` that may stand beside a search with rungs: the score of a setting is its mean
+"""The keys of `sweep` that are allowed with a search with rungs: the score of a setting is its mean
 over all seeds.
 """
 MAX_RUNGS = 30  # a factor of 3e13 where `factor` is two; each rung is a sweep
@@ -58,7 +58,7 @@ def halving_of(config: Config) -> Halving | None:
     factor, by = keys.factor, keys.by
     others = [axis for axis in config.sweep if axis not in SEEDS]
     if others:
-        problem = f"expected no axis but seeds beside the search, got {', '.join(others)}"
+        problem = f"expected no axis but seeds besides the search, got {', '.join(others)}"
         raise ConfigError(PLACE, problem)
     if by == "test_accuracy" and not config.task.measures_accuracy:
         problem = f"expected a loss, since the task has no accuracy, got {by!r}"

@@ -74,9 +74,9 @@ class SlowdownTable(Recorded):
 class NetworkTable(Changes):
     """Bandwidths and latencies over time, one change in each row of a table.
 
-    Of rows that hold at once that of a pair counts, else the sender's, else the receiver's, else
-    that of all; without a row the network's own values count. Values of a pair in `links` are
-    changed by rows of that pair alone.
+    Where several rows hold at once, the pair's row counts, else the sender's, else the receiver's,
+    else the row for all nodes; where none holds, the network's own values count. Only rows of a
+    pair change the values of that pair in `links`.
 
     Attributes:
         file: CSV or Parquet with the columns `sender` and `receiver`, where -1 is the server and an
@@ -105,7 +105,7 @@ class NetworkTable(Changes):
 
 
 class TextTable:
-    """The cells of a table that a config names, as text.
+    """The cells, as text, of a table that a config names.
 
     Attributes:
         owner: the setting that names it.

@@ -2,5 +2,5 @@
 
 `setting` reads the cluster and the task, `entrants` finds the methods and their strongest forms,
 `trials` chooses their rates within one budget, `scores` ranks them on other seeds, and `play` does
-all of it; `words` and `page` say what came out.
+all of it; `words` and `page` present the outcome.
 """

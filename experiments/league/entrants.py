@@ -2,9 +2,9 @@
 
 Settings that change nothing but times, such as the collective, the buckets and the shards of a
 server, are chosen by the clock alone: the form that computes gradients fastest enters. Servers
-stand on the workers' machines, so that nobody has more hardware, unless the cluster's file says
-where they are. Of settings that change what is learnt, trials choose: a method declares them as
-`SPACE`, ranges as in `sweep.search`.
+stand on the workers' machines, so that no method has more hardware, unless the cluster's file
+places them. Settings that change what is learnt are chosen by trials: a method declares their
+ranges as `SPACE`, in the form of `sweep.search`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class Entrant:
         ranges: the ranges from which its trials choose, as in `sweep.search`.
         config: the form on the league's cluster and task, at the first of its timelines.
         timelines: the settings that move events, a mapping per timeline.
-        asked: the number of settings that it asks to try, if it does.
+        asked: the number of settings that the method asks to try, if it asks for one.
     """
 
     name: str

@@ -15,7 +15,7 @@ from laggard.experiments.results.files import whole_file
 
 TEMPLATE_FOLDER = Path(__file__).parent
 METHODS_SHOWN = 5
-"""The best methods that the figure shows, beside the overlapped all-reduce."""
+"""The number of best methods in the figure, besides the overlapped all-reduce."""
 FIGURE, PAGE, DATA, CONFIG = "league.png", "league.html", "league.json", "league.yaml"
 
 

@@ -157,7 +157,8 @@ def play(
     enough = math.ceil(dearest / end.gradients)
     if too_dear:
         tell(
-            f"{len(too_dear)} of {len(entrants)} methods are too dear; a budget of {enough} admits all"
+            f"{len(too_dear)} of {len(entrants)} methods exceed the budget; "
+            f"a budget of {enough} admits all"
         )
     for name in COMPULSORY:
         if name in too_dear:

@@ -13,9 +13,10 @@ TimesToTarget = Mapping[str, Sequence[float]]
 def rank_entrants(times: TimesToTarget) -> dict[str, int]:
     """The place of each entrant, the best first.
 
-    The entrant with the least median leads. Another shares the leader's place if the 95 % interval
-    of its paired differences from the leader holds 0. The rest are ranked in the same way, from the
-    next place on. So ties are with a leader, and two that share a place may differ from each other.
+    The entrant with the smallest median leads. Another shares the leader's place if the 95 %
+    interval of its paired differences from the leader holds 0. The rest are ranked in the same way,
+    from the next place on. So a tie is always with a leader, and two entrants that share a place
+    may differ from each other.
     """
     unplaced = sorted(times, key=lambda name: (*_median_then_mean(times[name]), name))
     result: dict[str, int] = {}
@@ -36,7 +37,7 @@ def is_tied(times: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Seconds less the others of each seed; 0 where both have missed the target."""
+    """The differences of two methods' seconds, seed by seed; 0 where both missed the target."""
     differences = []
     for time, other in zip(times, others, strict=True):
         if np.isinf(time) and np.isinf(other):
@@ -47,7 +48,7 @@ def paired_differences(times: Sequence[float], others: Sequence[float]) -> list[
 
 
 def _median_then_mean(times: Sequence[float]) -> tuple[float, float]:
-    """The median; of equal ones the mean of those that reached the target decides."""
+    """A sort key: the median, then the mean of the seeds that reached the target."""
     finite = [time for time in times if np.isfinite(time)]
     mean = float(np.mean(finite)) if finite else np.inf
     return median_interval(times)[0], mean

@@ -1,8 +1,9 @@
 """The setting of a league: the reader's cluster, and a task with a limit and ranges of its rates.
 
-Of the cluster's file only `cluster` counts, so that files of `calibrate` and `import` serve as they
-are. A task's file is a config too, of which `task`, `learning`, `stop` and `sweep.search` count. Its
-`stop` is that of the overlapped all-reduce: the seconds that it takes are everybody's.
+Only `cluster` counts in the cluster's file, so that files of `calibrate` and `import` can be used
+unchanged. A task's file is a config too; its `task`, `learning`, `stop` and `sweep.search` count.
+Its `stop` applies to the overlapped all-reduce: the seconds until then are every method's time
+limit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class LeagueSetting:
         ranges: the ranges of rates and other numbers of the rule, as in `sweep.search`.
         settings: the number of settings that an entrant tries at most.
         held_out: the share of the training set on which trials are measured, and from which they do
-            not learn; 0 if there is no training set, or if it does not bear that.
+            not learn; 0 if there is no training set, or if it is too small for that.
         cluster_file, task_file: the names of the files in errors.
         ignored: keys of the cluster's file that do not count.
     """

@@ -13,7 +13,7 @@ from laggard.experiments.results.statistics import median_interval
 from laggard.experiments.theory.published import nearest_measured
 
 NOT_MODELLED = (
-    "Not modelled: memory, the time of copies and kernels beside a mini-batch's, computation that "
+    "Not modelled: memory, the time of copies and kernels besides a mini-batch's, computation that "
     "slows while its machine sends, and traffic of others on the network."
 )
 

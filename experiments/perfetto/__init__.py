@@ -1,10 +1,10 @@
 """A run as a trace that ui.perfetto.dev and chrome://tracing open: with computations, messages and
 updates.
 
-A process a machine, in it a thread for what it computes, for each direction of its card, and for
-the updates of its model. What overlaps on one of them goes to further lanes. Arrows lead from a
-gradient's computation over the message that carried it to the update that it made part of. Curves
-of what was learnt stand above.
+A machine is a process. It has a thread for its computations, one for each direction of its card,
+and one for the updates of its model. Slices that overlap go to further lanes. Arrows lead from a
+gradient's computation over the message that carried it to the update that it made part of. Learning
+curves are above them.
 
 Source: Trace Event Format, Google, section "Event Types"; timestamps are microseconds, here to the
 nanosecond.
@@ -144,8 +144,8 @@ def machines(result: Result) -> list[int]:
 
 
 def assign_tracks(slices: pd.DataFrame, ranks: Sequence[int]) -> tuple[pd.DataFrame, list[Track]]:
-    """Add `pid` and `tid` of its track to each of `slices`, in order of their starts; list the
-    tracks.
+    """Give each of the `slices`, in order of their starts, the `pid` and `tid` of a track; return
+    the tracks.
     """
     lanes = _lanes(slices)
     pids = {rank: pid for pid, rank in enumerate(ranks, start=LEARNING_TRACK + 1)}

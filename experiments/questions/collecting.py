@@ -32,7 +32,7 @@ order runs as updates do.
 """
 
 LEARNING_KEYS = ("task.", "learning.", "tune.", "stop.accuracy=", "evaluate.")
-"""What an override of a question begins with that cannot matter to its studies of the clock."""
+"""Beginnings of overrides that cannot matter to a study of the clock alone."""
 
 
 def study_config(
@@ -72,7 +72,7 @@ def collect(
     out: str | Path = "results",
     jobs: int | None = None,
 ) -> pd.DataFrame:
-    """The table of numbers of a question: what is known, and the numbers of the runs that lacked.
+    """The table of numbers of a question: the stored ones, and those of the runs that were missing.
 
     Args:
         known: the stored numbers. A new number replaces that of an older run of the same study,
@@ -94,7 +94,7 @@ def collect(
 def _add_sweep(
     known: pd.DataFrame, study: Study, name: str, config: Config, out: Path, jobs: int | None
 ) -> pd.DataFrame:
-    """`known` with the numbers of a study's runs: of those that choose, then of those that report."""
+    """Add the numbers of a study's runs to `known`: of those that choose, then of the others."""
     add = partial(_add_missing, out=out, jobs=jobs)
     targets = targets_of(config)
     if config.tune is None:
@@ -116,7 +116,7 @@ def _add_league(
     out: Path,
     jobs: int | None,
 ) -> pd.DataFrame:
-    """`known` with the numbers of a league, which is played if it has none."""
+    """Add the numbers of a league to `known`; the league is played if it has none."""
     if name in set(known["study"]):
         return known
     rows = play_study(study, scale, overrides, out / f"league-{name}", jobs)
@@ -140,7 +140,7 @@ def _add_missing(
     out: Path,
     jobs: int | None,
 ) -> pd.DataFrame:
-    """`known` with the numbers of the planned runs that it lacks, which are simulated."""
+    """Simulate the planned runs that `known` lacks, and add their numbers."""
     missing = missing_runs(known, name, planned)
     if not missing:
         return known

@@ -39,7 +39,7 @@ StrengthAndRate = tuple[float, float]
 def best_settings_of(rows: pd.DataFrame) -> tuple[StrengthAndRate, StrengthAndRate]:
     """The best rate of strength 0, and the best strength above with its rate.
 
-    By the mean accuracy, to which a lost run adds 0; of equal ones the lower.
+    The mean accuracy decides, in which a lost run counts 0; of equal settings the lower is taken.
     """
     reached = rows.assign(value=rows["value"].mask(rows["lost"]).fillna(0.0))
     means = reached.groupby(["strength", "lr"])["value"].mean()
@@ -103,8 +103,8 @@ def _lower_error(table: pd.DataFrame) -> Answer:
 
 
 def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, SeedEstimate]:
-    """Error over ASGD's at the same rate, of all strengths and rates; at the rate `usual` also its
-    difference, with lost runs as chance: as the worst run ended.
+    """The error over ASGD's at the same rate, for all strengths and rates. At the rate `usual` also
+    their difference, in which a lost run has the accuracy of the worst run, as chance.
     """
     chance = 1 - float(grid["value"].min())
     numbers = {}
@@ -324,7 +324,7 @@ def _hessian(table: pd.DataFrame) -> Iterable[Answer]:
     for part in (first, last):
         hessian, fisher = (whole_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
         ratios = fisher / hessian
-        # the distance from a ratio of 1, either way; none where a curvature is negative
+        # the distance of the ratio from 1, in either direction; NaN where a curvature is negative
         apart[part] = np.log(ratios.where(ratios > 0)).abs()
         name = f"cosine of H s and F s, tenth {part:g} of the run"
         cosine[name] = estimate(whole_run(rows, of="cosine", part=part))

@@ -282,7 +282,7 @@ def widths_of(accuracy: pd.Series) -> pd.Series:
 
 
 def decide_range(table: pd.DataFrame) -> list[Answer]:
-    """Decades of working rates under Downpour, Adagrad's less SGD's; beside them those by delay."""
+    """Decades of working rates under Downpour: Adagrad's minus SGD's; also those by delay."""
     rows, seen = reporting(table)
     # Downpour has no constant delay; `accuracies` has a level for it
     downpour = accuracies(select(rows, study="downpour").assign(delay=0))

@@ -97,7 +97,7 @@ def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
 
 
 def _gossip_at_16_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool) -> Answer:
-    """All-reduce minus SGP with 16 nodes; beside it, other methods and numbers of nodes."""
+    """All-reduce minus SGP with 16 nodes; also other methods and numbers of nodes."""
     behind = {}
     for nodes in sorted(rows["nodes"].unique()):
         of_nodes = select(rows, nodes=nodes)

@@ -37,7 +37,7 @@ def play_study(
 ) -> pd.DataFrame:
     """Play the league of a study: its rows, a row for each method, seed and measure.
 
-    At the scale `smoke` it has one method beside the opponents, and a small budget.
+    At the scale `smoke` it has one method besides the opponents, and a small budget.
 
     Raises:
         ConfigError: an override does not fit the cluster or the task.
@@ -300,7 +300,7 @@ TEN_METHODS = (
     "adpsgd",
     "decoupled_diloco",
 )
-"""The methods of the first question beside the compulsory `all_reduce` and `sync_ps`."""
+"""The methods of the first question besides the compulsory `all_reduce` and `sync_ps`."""
 METHODS_FOR_DATA = (
     "async_ps",
     "adpsgd",

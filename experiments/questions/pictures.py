@@ -306,7 +306,7 @@ def _draw_reported(axes: Axes, reported: Mapping[str, Mapping[float, float]]) ->
 
 
 def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: float) -> None:
-    """The lines of one panel, which is so many inches wide."""
+    """Draw the lines of one panel, `inches` wide."""
     lines: Sequence[Any] = [None]
     if drawing.lines:
         lines = list(dict.fromkeys(rows[drawing.lines]))

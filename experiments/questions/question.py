@@ -39,7 +39,7 @@ class LeagueStudy:
     Attributes:
         cluster: the name of a file in `configs/clusters`.
         task: the name of a file in `configs/league`.
-        methods: the methods that play beside the compulsory opponents.
+        methods: the methods that play besides the compulsory opponents.
         overrides: changes of the cluster and of the task, as `key=value`.
         budget, seeds: the options of `laggard league`.
     """

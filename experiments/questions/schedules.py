@@ -23,7 +23,7 @@ CURVE = "accuracy_at_"
 
 
 def wanted(number: SeedEstimate) -> float:
-    """The half-width that is wanted of points of accuracy: half a point, or a fifth of them."""
+    """The wanted half-width of points of accuracy: half a point, or a fifth of the value."""
     return round(max(0.5, abs(number.value) / 5), 1)
 
 
@@ -57,8 +57,8 @@ BORNE = 8
 
 
 def decide_batch(table: pd.DataFrame) -> list[Answer]:
-    """The fall of the largest rate that trains with the batch under delay, at equal updates; and at
-    equal epochs, where larger batches make fewer updates.
+    """The largest rate that trains against the batch, under delay: at equal updates, and at equal
+    epochs, where larger batches make fewer updates.
     """
     answers = []
     asked = ((["updates", "longer"], "updates", BORNE), (["epochs"], "epochs", 32))
@@ -121,8 +121,8 @@ def _slope_over_batches(edges: pd.Series) -> float:
 
 
 def _decide_shares(table: pd.DataFrame) -> list[Answer]:
-    """What a delay takes at the largest batch of the accuracy above the least of all, at two rates
-    and equal epochs.
+    """The share of the accuracy above the worst run's that a delay costs at the largest batch, at
+    two rates and equal epochs.
     """
     rows, seen = reported(table, "shares")
     if rows.empty:
@@ -268,7 +268,7 @@ RATE_POLICIES = {
 
 
 def decide_when(table: pd.DataFrame) -> list[Answer]:
-    """Points that a delay costs in the first epoch alone beyond those that it costs in the last."""
+    """Points that a delay costs in the first epoch alone, minus those that it costs in the last."""
     answers = []
     for study, where in RATE_POLICIES.items():
         rows, seen = reported(table, study)
@@ -323,7 +323,7 @@ def _when(rows: pd.DataFrame) -> SeedEstimate:
 
 
 def _decide_variation(table: pd.DataFrame) -> list[Answer]:
-    """The variance of gradients in the first tenth of a run over the most of any later tenth."""
+    """The variance of gradients in the first tenth of a run over the largest in a later tenth."""
     rows, seen = reported(table, "variation")
     if rows.empty:
         return []

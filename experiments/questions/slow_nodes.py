@@ -94,7 +94,7 @@ def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
 
 
 def decide_full_card(table: pd.DataFrame) -> list[Answer]:
-    """Time to the target with a server whose card is full, and with how many workers it is."""
+    """Time to the target with a full server card, and the number of workers that fill the card."""
     return [_cost_of_full_card(table), _workers_at_full_card(table)]
 
 

@@ -1,5 +1,5 @@
-"""Learning rates that are divided by staleness, staleness that grows, and the rates that a minimum
-bears.
+"""Learning rates divided by staleness, ramps of staleness, and the largest stable rate at a
+minimum.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Waiting, averaging and accumulating: what a server, or workers, may leave out."""
+"""Waiting for fewer workers, averaging less often, and accumulating gradients."""
 
 import pandas as pd
 

@@ -76,8 +76,9 @@ def _collective_latency(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
 def _message_times(rows: pd.DataFrame) -> list[MeasuredTime]:
     """The latencies to and from the server, and the seconds that it needs to receive a message.
 
-    If the server was idle, a message took its latency and was received; if the message had to
-    queue, the server's call took the seconds to receive it alone.
+    Where the server was idle, the time from a gradient's computation to its arrival is the latency
+    plus the time to receive it. Where the message had to queue, the server's call takes only the
+    time to receive it.
     """
     total = (rows["arrived"] - rows["computed"])[rows["computed"] >= rows["asked"]]
     up = 0.0

@@ -51,7 +51,7 @@ Times = dict[str, float]
 
 
 class RealGradient(GradientPromise):
-    """A gradient whose value is computed, as a rule takes it."""
+    """A gradient with a computed value, in the form that a rule takes."""
 
     def __init__(
         self,

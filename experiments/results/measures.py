@@ -81,7 +81,7 @@ def measure_runs(
     """
     if value not in MEASURES:
         hint = suggest(value, MEASURES) or f"expected one of {', '.join(MEASURES)}"
-        raise ValueError(f"{value}: no such value; {hint}")
+        raise ValueError(f"{value}: unknown measure; {hint}")
     results = as_results(results)
     final = results.final
     if value in ("speedup", "efficiency"):

@@ -1,6 +1,6 @@
 """The origin of a result: versions, checkout, machine, and the arithmetic of its gradients.
 
-Results of one id may differ in last digits where these differ, so a reader is told.
+Results with one id may differ in their last digits where these differ; a remark says so.
 """
 
 import platform
@@ -74,8 +74,8 @@ def commit() -> str:
 def describe_origins(results: Sequence[Result]) -> str:
     """The remarks that a reader needs on how results were made; empty if there are none.
 
-    Other versions or checkouts than this process, other arithmetic than the config asks for or
-    laggard uses where it can, and mixtures.
+    They name versions and checkouts other than this process's, arithmetic other than the config
+    asks for or laggard prefers, and mixtures of these.
     """
     facts = [*_other_versions(results), *_other_arithmetic(results), *_mixtures(results)]
     if not facts:

@@ -132,7 +132,7 @@ def try_run(spec: RunSpec, seconds: float = TRIAL_SECONDS) -> RunCost:
 def nearest_limit(stop: Stop, progress: RunProgress) -> tuple[str, float, float]:
     """The limit of `stop` that a run reaches first: its name, what is reached of it, its value.
 
-    A limit always stands beside an accuracy.
+    An accuracy is never the only limit.
     """
     limits = []
     for axis in LIMITS:
@@ -143,7 +143,7 @@ def nearest_limit(stop: Stop, progress: RunProgress) -> tuple[str, float, float]
 
 
 def max_memory() -> float:
-    """The most memory that this process has had (bytes)."""
+    """The peak memory of this process so far (bytes)."""
     maximum = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     if sys.platform == "darwin":
         return maximum
@@ -151,7 +151,7 @@ def max_memory() -> float:
 
 
 def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
-    """The default number of runs at once."""
+    """The default number of runs at once: one for a short sweep or a GPU, else one per core."""
     if not missing:
         return 1
     import torch

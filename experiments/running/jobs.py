@@ -60,7 +60,7 @@ CONNECT_SECONDS = 10.0
 KILL_INTERVAL = 0.05
 """Seconds between two looks for workers to be killed after an interrupt."""
 MAX_WORKER_DEATHS = 3
-"""Deaths of workers after which a run fails: two of them beside other runs, the last one alone."""
+"""Deaths of workers after which a run fails: two while other runs go on, the last one alone."""
 
 
 def check(backend: str) -> None:
@@ -352,7 +352,7 @@ def _dask(jobs: int, stack: ExitStack) -> RunRound:
     from distributed import Client, default_client
     from joblib import parallel_config
 
-    # workers that import torch take longer to end than its nanny waits, which it would say
+    # workers with torch take longer to end than Dask's nanny waits: it would print a warning
     logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     try:
         default_client()

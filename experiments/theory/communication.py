@@ -278,8 +278,8 @@ def _priority_all_reduce(
     layers: Sequence[Layer],
     model_bytes: float,
 ) -> float | None:
-    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at the first
-    node no earlier than at any other, and at more than one no earlier than at that.
+    """The recursion in the docstring of `PriorityAllReduce`. It holds where the first node is one
+    of several at which a collective ends last.
     """
     network, name = cluster.network, algorithm.collective
     if name == "tree" or (name == "server" and network.sharing == "fifo"):

@@ -282,7 +282,7 @@ def test_common_question_is_the_title(results, style, title):
         ("--by loss", "--by: expected keys of which to choose the best (--best)"),
         ("--against method=x --columns learning.lr", "--against method=x: no run has"),
         ("--against x=1 --columns learning.lr", "x: not a swept"),
-        ("--value stalenes", "stalenes: no such value; did you mean staleness?"),
+        ("--value stalenes", "stalenes: unknown measure; did you mean staleness?"),
         ("--rows methd", "methd: not a swept key; did you mean method?"),
         ("--best learning.momentum", "learning.momentum: expected a swept key that is not a seed"),
         ("--best seed", "seed: expected a swept key that is not a seed"),

@@ -19,8 +19,8 @@ QUARTERS = 4
 
 @dataclass(frozen=True)
 class DistanceProbe:
-    """A compensation that also takes the gradient of the same mini-batch at the weights now, and
-    notes the distances.
+    """A compensation that also takes the mini-batch's gradient at the present weights, and records
+    both gradients' distances from it.
 
     Attributes:
         inner: the compensation whose gradient is compared.
@@ -94,15 +94,15 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 @dataclass(frozen=True)
 class ExpansionProbe(Uncompensated):
-    """No compensation, but at some updates the corrections that several would make are held against
-    the right one.
+    """No compensation; at some updates it compares the corrections that several compensations would
+    make with the right one.
 
     Attributes:
         task: takes the fresh gradient, and products with the Hessian.
         forms: compensations of strength 1, whose correction is proportional to the strength.
         products: by form and update, <r, r>, <r, c> and <c, c> of the right correction r = g_fresh
             - g_stale and the form's c, each `(ensemble,)`.
-        seen: the number of gradients so far, as the length of a list.
+        seen: a list with an entry for each gradient so far.
     """
 
     task: Any

@@ -19,20 +19,19 @@ PARTS = 10  # parts of a run; each reports its means
 INTERVAL = 125  # updates from one measurement to the next
 LATER = 16  # updates between the two models of a measurement, as of a gradient with that delay
 BATCHES = 32
-"""Mini-batches of a measurement, drawn beside those of the run."""
+"""Mini-batches of a measurement, drawn in addition to those of the run."""
 SINGLE = 8  # the mini-batches among them whose samples have a gradient each
 
 
 @dataclass(frozen=True)
 class VariationProbe(Uncompensated):
-    """No compensation, but every `INTERVAL` updates the gradients of other mini-batches are
-    measured.
+    """No compensation; every `INTERVAL` updates it measures the gradients of other mini-batches.
 
     Attributes:
         task: takes the gradients, and products with the Hessian.
         batches: mini-batches for the measurements.
         measured: numbers by name, one per measurement, each `(ensemble,)`.
-        seen: the number of updates so far, as the length of a list.
+        seen: a list with an entry for each update so far.
         begun: the weights at which the measurement began.
     """
 

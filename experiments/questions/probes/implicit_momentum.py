@@ -18,7 +18,7 @@ from laggard.simulator.learning.rules.scalars import Scalar
 
 @dataclass(frozen=True)
 class TrajectoryProbe(Uncompensated):
-    """No compensation, but the models at which gradients are applied are noted.
+    """No compensation; it records the models at which gradients are applied.
 
     Attributes:
         models: the weights before each update, `(ensemble, params)`.
@@ -45,8 +45,7 @@ def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]
     which is fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out: w(t) and the
     step after it have the choice of the last worker in common.
 
-    Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1
-    / P.
+    Source: Mitliagkas et al. (2016), arXiv 1605.09774: geometric staleness gives mu = 1 - 1 / P.
     """
     along = TrajectoryProbe()
     rule = replace(given["algorithm"].rule, compensation=along)

@@ -42,7 +42,7 @@ class Minimum:
         weights: `(params,)`.
         sharpness: the largest eigenvalue of f's Hessian there, and its eigenvector `direction`
             `(params,)`.
-        slope: |f'(w)|, which is what the search has left.
+        slope: |f'(w)|, the residual of the search.
         batch: the mini-batch.
     """
 
@@ -55,16 +55,16 @@ class Minimum:
 
 @dataclass(frozen=True)
 class BesideMinima:
-    """A task that begins beside minima, a member each, and has their mini-batches and no others.
+    """A task whose members each start beside a minimum, and use that minimum's mini-batch only.
 
-    Gradients are those of f, in the unit in which a learning rate of 1 is the limit of theory.
+    Gradients are those of f, scaled so that theory's limit is a learning rate of 1.
 
     Attributes:
         task: takes the gradients of the loss.
         minima: the minimum of each member.
-        limit: the learning rate at which theory has descent on curvature 1 oscillate for ever.
-        parts: with more than one, each gradient is that of a random part of the samples, less that
-            of the same part at the minimum, which so stays where it is.
+        limit: the learning rate at which, by theory, descent on curvature 1 oscillates for ever.
+        parts: if above 1, each gradient is that of a random part of the samples, minus the gradient
+            of the same part at the minimum; so the minimum stays a minimum.
     """
 
     task: Any
@@ -111,8 +111,8 @@ class BesideMinima:
 
 @dataclass(frozen=True)
 class DeviationProbe(Uncompensated):
-    """No compensation, but the deviation from minima along their sharpest directions is noted
-    before each update.
+    """No compensation; before each update it records the deviation from the minima along their
+    sharpest directions.
 
     Attributes:
         deviations: per update, `(ensemble,)`.
@@ -139,11 +139,10 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
 
     A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
     direction, and descent goes on from there with the config's delay and momentum. With its
-    sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that theory
-    has the deviation return below 1 and grow above. A row per member with the swing of the
-    deviation (largest less least) in the last of six periods over that in the second (`growth`;
-    infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and
-    `slope`.
+    sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that by theory
+    the deviation shrinks below 1 and grows above. A row per member with the swing of the deviation
+    (largest minus smallest) in the last of six periods over that in the second (`growth`; infinite,
+    where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
 
     Args:
         parts: the `parts` of `BesideMinima`.
