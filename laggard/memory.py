@@ -76,5 +76,5 @@ def release_freed(entries: int) -> None:
 
 
 def _is_small(tensor: "Tensor") -> bool:
-    """Whether torch's own memory serves; beside a CPU it always does."""
+    """Whether torch's own allocator is good enough: always, except for a large tensor on a CPU."""
     return tensor.device.type != "cpu" or tensor.numel() < MIN_LARGE

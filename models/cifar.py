@@ -20,7 +20,7 @@ class Release(NamedTuple):
 
     Attributes:
         folder: the folder in the archive, and below the folder of data sets.
-        archive, md5: the archive's name, and its MD5 by the page of the data sets.
+        archive, md5: the archive's name, and its MD5 as published with the data sets.
         train: the training files.
         records: the number of records in each training file.
         test: the file of test images.

@@ -28,7 +28,7 @@ LabelKind = Literal["classes", "numbers", "sets"]
 of 0 and 1.
 """
 HOLD_OUT_SEED = 0
-"""Of the samples that are held out: the same in every run, so that settings are compared on them."""
+"""The seed that draws the held-out samples: the same ones in every run."""
 LABEL_DIMENSIONS: dict[LabelKind, int] = {"classes": 1, "numbers": 1, "sets": 2}
 """The dimensions of an array of labels, the first of which is that of the samples."""
 
@@ -194,7 +194,7 @@ class Dataset:
 
 
 def count_held_out(samples: int, share: float) -> int:
-    """How many of the training samples `hold_out` takes: the next whole number to share x samples.
+    """The number of training samples that `hold_out` takes: share x samples, rounded to an integer.
 
     Raises:
         ValueError: none, or all of them.

@@ -54,7 +54,7 @@ def linear(name: str, inputs: int, outputs: int, rows: int = 1) -> Layer:
 
 
 def pointwise(name: str, outputs: int, params: int = 0) -> Layer:
-    """A layer whose work are its outputs, as pooling, ReLU or normalisation."""
+    """A layer with one operation for each output, such as pooling, ReLU or normalisation."""
     return Layer(name, params, float(outputs), float(outputs))
 
 

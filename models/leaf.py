@@ -36,7 +36,7 @@ class User(NamedTuple):
 
 
 class UnknownSamplesError(ValueError):
-    """Samples are not as LEAF has them; its text is what they are."""
+    """Samples that do not follow LEAF's format; the text describes them."""
 
 
 Decode = Callable[[Any], tuple[np.ndarray, np.ndarray]]

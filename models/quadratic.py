@@ -24,7 +24,7 @@ class Quadratic(QuadraticForm):
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is
     f(w), without noise. With `shift` or `scale` each worker has another quadratic: worker j has s_j
-    h for h, and w* + c_j for w*. An evaluation is then the mean of the workers' f_j, less its
+    h for h, and w* + c_j for w*. An evaluation is then the mean of the workers' f_j minus its
     minimum.
 
     Args:
@@ -109,7 +109,7 @@ class Tridiagonal(QuadraticForm):
 
     All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without
     cancellation. With `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation
-    is their mean, less its minimum.
+    is their mean minus its minimum.
 
     Args:
         dim: d.

@@ -77,7 +77,7 @@ class QuadraticForm(ABC):
 
     @property
     def minimum(self) -> float:
-        """The least value of f: 0 where no worker's optimum is shifted."""
+        """The minimum value of f: 0 where no worker's optimum is shifted."""
         losses = []
         for offset in self._shifts - self._mean_shift:
             weights = self._tensor(offset).expand(self.params)
@@ -86,7 +86,7 @@ class QuadraticForm(ABC):
 
     @cached_property
     def minimizer(self) -> "Tensor":
-        """m, the weights `(params,)` at which f is least."""
+        """m, the weights `(params,)` at which f is minimal."""
         return self._optimum + self._tensor(self._mean_shift)
 
     def start(self, seeds: Sequence[int]) -> "Tensor":
@@ -163,7 +163,7 @@ class QuadraticForm(ABC):
         return scale[:, None, None] * products
 
     def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
-        """f less its minimum, the exact suboptimality, and the distance to its minimizer, each
+        """The exact suboptimality, f minus its minimum, and the distance to the minimizer, each
         `(ensemble,)`.
         """
         offset = weights - self.minimizer

@@ -132,7 +132,7 @@ class Downpour(Compressing, Sharded):
         compensation = self.rule.compensation
         if self.compress is None or self.n_push == 1 or compensation == Uncompensated():
             return
-        expected = "none beside compress and n_push > 1: a sum has no staleness of its own"
+        expected = "none with compress and n_push > 1: a sum has no staleness of its own"
         raise InvalidSettingError("Rule", "compensation", expected, compensation)
 
     def worker(self, node: Node) -> Role:

@@ -113,9 +113,9 @@ class Algorithm(Settings):
     def check_cluster(self, cluster: Cluster) -> None:
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster.
 
-        That is where the cluster does not join the algorithm's `links`, where the rule clips the
-        norm of a gradient that no update has as a whole, or where `check` raises; or the rule's
-        compensation, where it has `check_workers(workers)`.
+        The reasons are: the topology does not join the algorithm's `links`, the rule clips the norm
+        of a gradient that no update has as a whole, or `check` raises, or the rule's compensation
+        does by its `check_workers(workers)`, if it has one.
         """
         workers, network, name = cluster.workers, cluster.network, type(self).__name__
         topology = resolve_topology(network.topology, self.topology)
@@ -139,9 +139,10 @@ class Algorithm(Settings):
         self.check(cluster)
 
     def needed(self, workers: int) -> int:
-        """The workers without which there is no update, although others go on computing.
+        """The number of workers without which there is no update, although the others go on
+        computing.
 
-        0 where those wait too, so that a run ends as stalled.
+        0 where the others wait too, so that the run ends as stalled.
         """
         return 0
 

@@ -100,5 +100,5 @@ def fill_buckets(
 
 
 def equal_parts(whole: int, count: int) -> list[int]:
-    """`whole` in `count` parts, which differ by at most one."""
+    """Divide `whole` into `count` parts whose sizes differ by at most one."""
     return [whole * (part + 1) // count - whole * part // count for part in range(count)]

@@ -1,4 +1,4 @@
-"""Federated methods: a server asks clients when it likes, and they make local steps."""
+"""Federated methods: a server asks some clients, which make local steps and answer."""
 
 import math
 from bisect import bisect_right
@@ -62,10 +62,10 @@ class ClientAnswer(NamedTuple):
 class Clients:
     """A server's clients: those that are idle, and those that were asked and have not answered.
 
-    A client is idle once it has announced itself, or has answered. One that announces itself
-    although it was asked has crashed since, and what it was asked is lost. One that does not answer
-    within the time-out is given up: it is not asked again until it sends a message, and its late
-    answer is dropped.
+    A client is idle once it has announced itself, or has answered. If it announces itself although
+    it was asked, it has crashed since, and the request is lost. If it does not answer within the
+    time-out, it is given up: it is not asked again until it sends a message, and its late answer is
+    dropped.
 
     Args:
         node: the server.
@@ -95,7 +95,8 @@ class Clients:
         """Draw at most `count` of the idle clients, one after another.
 
         Args:
-            by_samples: whether a client is as likely as it has samples, or as any other.
+            by_samples: whether a client is drawn in proportion to its samples; else all are equally
+                likely.
         """
         drawn = list[int]()
         while self.idle and len(drawn) < count:
@@ -108,7 +109,7 @@ class Clients:
         return drawn
 
     def _place_by_samples(self) -> int:
-        """The place among the idle clients of one that is drawn by its number of samples."""
+        """Draw an idle client in proportion to its samples; return its place among them."""
         ends = list(accumulate(self._samples[client] for client in self.idle))
         return bisect_right(ends, int(self._node.rng.integers(ends[-1])))
 
@@ -167,8 +168,8 @@ class Federated(Algorithm):
     """A server asks clients, each of which makes H local steps and answers.
 
     x_i <- w, H times x_i <- x_i - lr g(x_i). The cluster's workers are the clients. A client's
-    optimiser begins anew with every request, and its schedule goes on. A client that crashes loses
-    what it was asked, and announces itself when it is back.
+    optimiser restarts with every request; its schedule continues. A client that crashes loses the
+    request, and announces itself when it is back.
 
     Attributes:
         local_steps: H, mini-batches of a client from the read to the answer.
@@ -220,8 +221,8 @@ class Federated(Algorithm):
 class ModelClients(Compressing, Federated):
     """A method whose clients send their models back, with `compress` as changes from w.
 
-    A client's memory waits until the client is drawn again. An answer that is dropped, since it
-    comes too late, goes back into it.
+    A client's memory of compression stays until the client is drawn again. An answer that is
+    dropped as too late goes back into the memory.
 
     Source: Li & Li (2023), arXiv 2211.14292, Fed-EF (compress).
     """

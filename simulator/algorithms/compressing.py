@@ -27,7 +27,7 @@ class Compressing(Algorithm):
     """A method whose workers may compress what they send.
 
     Attributes:
-        compress: how; null sends all numbers.
+        compress: the compressor of the workers' messages; null sends all numbers.
     """
 
     compress: Compress | None = field(default=None, kw_only=True)
@@ -49,13 +49,13 @@ class Compressing(Algorithm):
         for other, (whole, text) in WHOLE_MESSAGES.items():
             value = getattr(self, other, whole)
             if value != whole:
-                raise InvalidSettingError(name, other, f"{text} beside {key}", value)
+                raise InvalidSettingError(name, other, f"{text} with {key}", value)
         if cluster.server_crashes:
             expected = "null where servers crash: a restored one lacks what it was sent"
             raise InvalidSettingError(name, key, expected, compress.name)
 
     def encoder(self, node: Node, params: int | None = None) -> Whole:
-        """What codes the messages of a node.
+        """The encoder of a node's messages.
 
         Args:
             params: the numbers in a message; those of the model by default.
@@ -87,9 +87,9 @@ class CompressedAnswers(Answers):
     Worker i holds v_i, and the server knows it: v_i <- v_i + C(w - v_i), so that w - v_i is what it
     has not sent. Workers that hold the same are sent the same.
 
-    A change is of use to a worker that has the model before it. Where that one's bytes have not left
-    yet, as a smaller message would overtake it on a shared link, the next change waits, and is of
-    all that has changed until then.
+    A change is useful only to a worker that has the model before it, and a smaller message could
+    overtake that model on a shared link. So the next change waits until the bytes of the model have
+    left, and then contains all that has changed.
     """
 
     def __init__(self, node: Node, compress: Compress) -> None:
@@ -183,7 +183,7 @@ class CompressingServer(Compressing):
             raise InvalidSettingError(name, "compress_down", expected, compress.codec_seconds)
 
     def answers(self, node: Node) -> Answers:
-        """What sends the models of a server."""
+        """The sender of a server's models."""
         if self.compress_down is None:
             return Answers(node)
         return CompressedAnswers(node, self.compress_down)
@@ -222,7 +222,7 @@ def push_compressed(node: Node, encoder: Whole) -> Role:
 
 
 def code_or_receive(node: Node, encoder: Whole) -> Generator[Event, Any, Receive]:
-    """Take the time to code a message, unless one comes before; return the receive of that."""
+    """Take the time to code a message, unless a message arrives first; return that receive."""
     coding, receive = node.work(encoder.seconds), node.receive()
     yield coding | receive
     if receive.fired:

@@ -72,7 +72,7 @@ class Delayed(Algorithm):
         super().__post_init__()
         if (self.ramp_to is None) != (self.over is None):
             raise InvalidSettingError(
-                type(self).__name__, "over", "updates beside ramp_to, or neither", self.over
+                type(self).__name__, "over", "updates with ramp_to, else null", self.over
             )
         if self.after and self.ramp_to is None:
             raise InvalidSettingError(type(self).__name__, "after", "0 without ramp_to", self.after)

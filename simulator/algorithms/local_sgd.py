@@ -26,7 +26,7 @@ WHY_UPDATES = {
     "compress": "which leaves out small changes, not small weights",
     "compress_down": "since workers' models lack what the server has not sent",
 }
-"""Why changes are averaged beside a setting."""
+"""The reasons why a setting needs changes to be averaged."""
 Contribution = tuple[Sequence[GradientPromise], "Tensor", int]
 """A worker's contribution to a round: its gradients, the resulting model or its change, and the
 number of samples that it learns from.
@@ -76,7 +76,7 @@ class LocalSGD(CompressingServer, Sharded):
         count_awaited(self, self.wait_for, cluster.workers)
         for key, why in WHY_UPDATES.items():
             if getattr(self, key) is not None and self.average != "updates":
-                expected = f"updates beside {key}, {why}"
+                expected = f"updates with {key}, {why}"
                 raise InvalidSettingError(type(self).__name__, "average", expected, self.average)
 
     def worker(self, node: Node) -> Role:
@@ -108,7 +108,7 @@ class LocalSGD(CompressingServer, Sharded):
                 answers.forget(worker)
             if pushed is not None and pushed[0][0].staleness == 0:
                 gathered[worker] = pushed
-            elif pushed is not None:  # it is late
+            elif pushed is not None:  # the push is late
                 for gradient in pushed[0]:
                     gradient.drop()
             # else it has contributed, crashed since, and waits for the update

@@ -61,7 +61,7 @@ def take_local_steps(
 
 
 def restart_optimizer(node: Node, rule: Rule, state: RuleState) -> RuleState:
-    """The state of a rule whose optimiser begins anew, and whose schedule goes on."""
+    """The state of a rule whose optimiser restarts and whose schedule continues."""
     fresh = rule.init(node.weights, replicas=node.workers)
     return fresh._replace(progress=state.progress)
 

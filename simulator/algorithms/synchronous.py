@@ -123,7 +123,7 @@ class SyncPS(Synchronous, Bucketed):
             expected = f"null {where}: {why}"
             raise InvalidSettingError(name, "bucket_bytes", expected, self.bucket_bytes)
         if self.compress is not None and self.accumulate > 1:
-            expected = "1 beside compress"
+            expected = "1 with compress"
             raise InvalidSettingError(type(self).__name__, "accumulate", expected, self.accumulate)
 
     def worker(self, node: Node) -> Role:

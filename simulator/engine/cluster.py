@@ -67,7 +67,7 @@ class Cluster(Settings):
         for name, law in self.members.laws.items():
             self._check_part(f"members.{name}", partial(check_workers, law))
         if self.members.change and self.crashes:
-            expected = "none beside crashes of workers (cluster.slowdowns)"
+            expected = "none together with crashes of workers (cluster.slowdowns)"
             raise InvalidSettingError("Cluster", "members", expected, self.members)
 
     def bound(self, seed: int) -> "Cluster":
@@ -149,7 +149,7 @@ class Cluster(Settings):
         raise InvalidSettingError("Cluster", f"{key}.{field}", expected, got)
 
     def _check_server_crashes(self) -> None:
-        """Refuse a law of a server's crashes beside others."""
+        """Refuse a law of a server's crashes together with other crashes of that server."""
         by_shard: dict[int, list[int]] = {}
         for index, crash in enumerate(self.server_crashes):
             by_shard.setdefault(crash.shard, []).append(index)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_LEAVES = 1000
-"""Leaves in a row without a mini-batch, beside ten of each worker, after which a run is stalled."""
+"""Leaves in a row without a mini-batch, plus ten per worker, after which a run is stalled."""
 MODEL = "the model, for a newcomer"
 """The tag of the message with which a newcomer gets the model of another worker."""
 
@@ -109,7 +109,7 @@ class Membership:
         self._reading.discard(node.rank)
 
     def _lowest_live(self, newcomer: int) -> Machine | None:
-        """The worker of lowest rank that is up and has a model, beside `newcomer`."""
+        """The worker of lowest rank, other than `newcomer`, that is up and has a model."""
         for rank in range(self._services.cluster.workers):
             node = self._services.nodes[rank]
             if rank != newcomer and rank not in self._reading and node.incarnation % 2 == 0:

@@ -84,9 +84,10 @@ class Regrouping:
         return True
 
     def absent(self, rank: int) -> int:
-        """The updates that count for absent nodes with one of `rank`: the first member stands in.
+        """The updates of absent nodes that count with an update of `rank`: only the first member
+        has any.
 
-        So P nodes have made one update together once all members have, however few.
+        So once all members have updated, however few, it counts as one update of all P nodes.
         """
         members = self._services.members
         if rank != members[0]:
@@ -257,7 +258,7 @@ class ElasticNode(Machine):
         return [gradient for gradient in self._begun if gradient.status == IN_FLIGHT]
 
     def regroup(self) -> None:
-        """Begin anew among the present members, which are other peers."""
+        """Restart among the present members, who are the new peers."""
         self._peers, self.first_version = None, self.version
 
     @property

@@ -209,7 +209,7 @@ class Rounds:
             end()
 
     def _end(self, tag: Hashable, tally: Tally) -> None:
-        """Count a round, all of whose messages have arrived."""
+        """Count the messages of a round that has ended."""
         del self._open[tag]
         self._sent += tally.sent
         self._sending += tally.sending

@@ -25,8 +25,8 @@ class Stop(Settings):
             1/P.
         gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
-        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside
-            another limit, since a run may never reach it.
+        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation. It
+            needs a second limit, since a run may never reach it.
     """
 
     epochs: Annotated[float, Range(above=0, most=1e6)] | None = None
@@ -40,7 +40,7 @@ class Stop(Settings):
         if all(limit is None for field, limit in vars(self).items() if field != "accuracy"):
             expected = "at least one of epochs, updates, gradients, time"
             if self.accuracy:
-                expected += " beside accuracy"
+                expected += " besides accuracy"
             raise InvalidSettingError("Stop", "epochs", expected, None)
 
     def reached(self, progress: RunProgress) -> str | None:
@@ -83,7 +83,7 @@ class Evaluate(Settings):
         if len(periods) > 1:
             first, second, *_ = periods
             got = getattr(self, second)
-            raise InvalidSettingError("Evaluate", second, f"none beside {first}", got)
+            raise InvalidSettingError("Evaluate", second, f"none together with {first}", got)
         if not periods:
             object.__setattr__(self, "every_epochs", 1.0)
 

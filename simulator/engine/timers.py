@@ -15,7 +15,7 @@ class Timers:
     """The timers of all nodes that have not fired.
 
     A role that waits for one timer after another would keep a run going for ever. So a timer that
-    nothing can come of is never scheduled, and the run ends as `stalled` once no other event is
+    can have no effect is never scheduled, and the run ends as `stalled` once no other event is
     left.
 
     Args:
@@ -60,7 +60,7 @@ class Timers:
             timer.role.resume(None)
 
     def _forget(self, timer: Timeout) -> bool:
-        """Remove `timer` from those pending; whether it was one."""
+        """Remove `timer` from those pending; return whether it was pending."""
         mine = self._pending.get(timer.node.rank, {})
         if timer not in mine:
             return False
@@ -69,7 +69,7 @@ class Timers:
         return True
 
     def _useless(self) -> bool:
-        """Whether nothing can come of another timer: every worker is gone, or only timers go on."""
+        """Whether another timer can have no effect: every worker is gone, or only timers go on."""
         if self._all_gone():
             return True
         seen = self._counters.started, self._counters.delivered

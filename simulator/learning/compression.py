@@ -126,7 +126,7 @@ def quantize(values: "Tensor", levels: int, uniform: "Tensor") -> "Tensor":
 
 @dataclass(frozen=True)
 class Compress(Settings):
-    """How a node compresses the values that it sends: C, and what becomes of the rest.
+    """The compression of a node's messages: the compressor C, and the use of what it leaves out.
 
     With `feedback: ef`, error feedback, a node adds what it has not sent to its next value v, from
     e = 0 on:
@@ -144,7 +144,7 @@ class Compress(Settings):
     Where values stand still, h tends to them, so that workers with optima of their own reach the
     minimum of their mean loss, where `ef` at a constant rate stays near it. Both need a C of
     |v - C(v)|^2 <= (1 - delta) |v|^2 for a delta > 0, of the whole vector. With `none` the rest is
-    lost. A memory is a node's own, and begins anew when its role does, after a crash.
+    lost. Each node has its own memory, which restarts with the node's role after a crash.
 
     name      C                                       delta  size in models, for d numbers
     top_k     the k of greatest magnitude             k / d  2 k / d, with indices of 32 bits
@@ -163,10 +163,10 @@ class Compress(Settings):
         name: of the compressor C.
         keep: k / d of top_k and random_k; k is rounded up.
         levels: s of qsgd.
-        feedback: what becomes of the rest; qsgd needs none, since it is unbiased, and may leave
-            more than it was given.
+        feedback: the use of what C leaves out; qsgd needs none, since it is unbiased, and what it
+            leaves out may be longer than its input.
         codec_seconds: the time (s) in which a node codes a message and decodes those that it gets.
-        coin: the seed of random draws, which no other seed changes.
+        coin: the seed of random draws, independent of all other seeds.
     """
 
     name: Literal["top_k", "random_k", "sign", "qsgd"]
@@ -235,15 +235,16 @@ class Whole:
     seconds = 0.0
 
     def encode_gradient(self, gradient: GradientPromise) -> GradientPromise:
-        """The gradient with the value that the receivers take for its own."""
+        """The gradient with the value that the receivers use."""
         return gradient
 
     def encode_sum(self, gradients: Sequence[GradientPromise]) -> Sequence[GradientPromise]:
-        """The gradients whose sum the receivers take for that of `gradients`."""
+        """The gradients whose sum the receivers use for that of `gradients`."""
         return gradients
 
     def encode_change(self, change: "Tensor", gradient: GradientPromise) -> "Tensor":
-        """What the receivers take for a change of a model `(ensemble, params)`, computed now.
+        """The value that the receivers use for a change of a model `(ensemble, params)`, computed
+        now.
 
         Args:
             gradient: one of those that made the change; if it is dropped, so was the message.
@@ -252,7 +253,7 @@ class Whole:
 
 
 class Encoder(Whole):
-    """A node's side of compression: what it sends of its values, and what it remembers of them."""
+    """A node's side of compression: the compressed values that it sends, and its memory."""
 
     def __init__(self, compress: Compress, rank: int, params: int) -> None:
         self.size = compress.size(params)
@@ -265,7 +266,7 @@ class Encoder(Whole):
         self._sent: list[tuple[GradientPromise, Promise]] = []  # messages that may be dropped
 
     def encode(self, value: Promise, gradient: GradientPromise) -> Promise:
-        """What the receivers take for `value` once they have the message.
+        """The value that the receivers use for `value` once they have the message.
 
         Args:
             gradient: one of those of which `value` is made; if it is dropped, so was the message.

@@ -176,8 +176,8 @@ class Gradient(Read):
     def release(self) -> None:
         """Free the memory of weights and value, for which nothing will ask again.
 
-        A worker that makes many local steps would else hold those of all steps until its gradients
-        are applied. The losses stay; `weights` are `(ensemble, 0)` then.
+        Otherwise a worker that makes many local steps would hold those of all steps until its
+        gradients are applied. The losses stay; `weights` are `(ensemble, 0)` then.
         """
         if self._value is None or not self._pool.releases:
             return

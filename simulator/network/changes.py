@@ -71,9 +71,8 @@ class Change(Settings):
 class Changes:
     """The bandwidths and latencies of a network over time; outside of all rows, the network's own.
 
-    Of rows that hold at the same time, that of the pair counts, else the sender's, else the
-    receiver's, else that of all. Values of a pair in `links` are changed by rows of that pair
-    alone.
+    Where several rows hold at once, the pair's row counts, else the sender's, else the receiver's,
+    else the row for all nodes. Only rows of a pair change the values of that pair in `links`.
 
     Attributes:
         rows: of those with the same sender and receiver, no two set a bandwidth, or a latency, at

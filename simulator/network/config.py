@@ -137,7 +137,7 @@ class Network(Settings):
         groups: racks or data centres, and the trunks that join them; by default all nodes are at
             one free switch.
         rendezvous: whether a send inside a collective is complete only when it has arrived; by
-            default when its last byte has left, as a send of gloo is whose receiver waits.
+            default it is complete when its last byte has left, as in gloo where the receiver waits.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -181,7 +181,7 @@ class Network(Settings):
         ]
         for name, is_unset in unset:
             if not is_unset:
-                expected = "nothing beside hosts, whose workers share a card"
+                expected = "none together with hosts, whose workers share a card"
                 raise InvalidSettingError("Network", name, expected, getattr(self, name))
 
     def check(self, workers: int) -> None:

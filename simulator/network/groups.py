@@ -108,7 +108,7 @@ class Groups(Settings):
     def check(self, network: "Network", workers: int) -> None:
         """Raise `InvalidSettingError` where groups or trunks do not fit."""
         if network.wiring != "cards":
-            expected = "cards beside groups, whose trunks join cards"
+            expected = "cards, since the trunks of groups join cards"
             raise InvalidSettingError("Network", "wiring", expected, network.wiring)
         if self.count is not None and workers % self.count:
             raise _error("count", f"a divisor of workers = {workers}", self.count)

@@ -131,5 +131,5 @@ class Hops:
                 if self._network.wiring == "pairs":
                     speeds[sender] = link.bandwidth  # replaces the private link
                 else:
-                    speeds[sender] = min(link.bandwidth, speeds[sender])  # beside the cards
+                    speeds[sender] = min(link.bandwidth, speeds[sender])  # besides the cards
         return size / speeds, latency

@@ -24,7 +24,7 @@ from laggard.simulator.timing.steps import StepFunction
 
 Sharing = FairSharing | FifoSharing
 MANY_MESSAGES = 1024
-"""Messages under way from which on their number is told, beside four for each pair of nodes."""
+"""The number of messages under way, plus four per pair of nodes, from which a warning is given."""
 MIN_SECONDS = 1e-9
 
 
@@ -102,11 +102,11 @@ class Transport:
             raise InvalidSettingError(topology, "send", expected, f"{sender} -> {receiver}")
 
     def departure(self, message: Message) -> Verb:
-        """Fires when the last byte of `message` has left its sender.
+        """The event that fires when the last byte of `message` has left its sender.
 
         It has then crossed all links, and the latency follows: the departure is in that order of
         events directly after the arrival, and without a latency it is the arrival. A message that a
-        crash loses has departed, or in a queue departs when it would have.
+        crash loses counts as departed at once, or in a queue at its scheduled time.
         """
         latency, beside, _ = self._path(message.sender.rank, message.receiver.rank)
         if self._latencies is None and latency + beside == 0:

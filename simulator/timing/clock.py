@@ -67,7 +67,7 @@ class Clock(Environment):
     def __init__(
         self, ties: np.random.Generator | None = None, moments: Sequence[float] = ()
     ) -> None:
-        """Start at 0 s.
+        """Start the clock at 0 s.
 
         Args:
             ties: draws the order of work that ends in one instant.

@@ -43,7 +43,7 @@ class Checkpoint(Settings):
         super().__post_init__()
         if self.every_updates is not None and self.every_seconds is not None:
             raise InvalidSettingError(
-                "Checkpoint", "every_seconds", "null beside every_updates", self.every_seconds
+                "Checkpoint", "every_seconds", "null with every_updates", self.every_seconds
             )
 
 
@@ -55,8 +55,8 @@ class ServerCrash(Settings):
     from it; messages sent to it while it is down are lost too. When it is back, each worker that
     waits for its answer announces itself again and reads its weights. A worker that is computing
     continues: its gradient, of weights from before the crash, counts like any other; a synchronous
-    server drops it as late if it has lost updates. Other shards keep their newer slices, so that
-    the model is of two ages.
+    server drops it as late if it has lost updates. Other shards keep their newer slices, so the
+    model then mixes two versions.
 
     Attributes:
         at: when it crashes (s).

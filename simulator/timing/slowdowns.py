@@ -257,7 +257,7 @@ def unite_crashes(crashes: Sequence[Crash]) -> list[Crash]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The slowdowns and crashes of a recording; they act as single ones, found by bisection.
+    """The slowdowns and crashes of a recording: the same as a list of them, but found by bisection.
 
     Attributes:
         rows: windows, whose factors multiply where they overlap, and crashes.

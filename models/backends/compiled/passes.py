@@ -323,7 +323,7 @@ def backward(
     batch: int,
     gradient: Floats,
 ) -> None:
-    """Add each step's gradient to `gradient` `(params,)`, from the last step on that needs one."""
+    """Add the gradient of each step to `gradient` `(params,)`, from the last step to the first."""
     for number in range(len(steps) - 1, -1, -1):
         step = steps[number]
         if step[GY] < 0:  # nothing before it has parameters

@@ -341,7 +341,7 @@ class _Gradients(NamedTuple):
         slots: the slot of each; -1 where it is not needed.
         new: for each step, whether it is the first to add to its source's gradient, and to that of
             its other input.
-        slot_count: how many there are.
+        slot_count: the number of slots.
     """
 
     slots: list[int]

@@ -99,7 +99,7 @@ class Parts:
         """Cut the values where the whole model is cut into `count` equal parts.
 
         So every parameter is added up in the same order, with buckets or without; some parts of a
-        bucket are empty.
+        bucket may be empty.
         """
         whole = self.value(summed=True)
         start, stop, _ = self._columns.indices(self._params)

@@ -47,7 +47,7 @@ class AsyncDiLoCo(Compressing):
     max(least_steps, floor(H v / max v)) steps, by the speeds that the server has measured, so that
     all answers take about equally long.
 
-    With `heloco` or `cgad` that outer rule makes a step at every arrival, at `outer_lr`.
+    With `heloco` or `cgad` this outer rule makes a step at every arrival, at the rate `outer_lr`.
 
     Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3; `staleness_weight`: their
     public notebook.

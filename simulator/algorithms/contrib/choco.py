@@ -49,7 +49,7 @@ class CHOCO(Averaging):
         compressor: C; top_k keeps the greatest numbers, random_k those at random indices.
         keep: k / d.
         consensus: gamma. The fewer numbers are kept, the smaller it must be.
-        coin: the seed of random_k's indices, which no other seed changes.
+        coin: the seed of random_k's indices, independent of all other seeds.
     """
 
     compressor: Literal["top_k", "random_k"] = "top_k"

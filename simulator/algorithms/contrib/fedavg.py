@@ -39,7 +39,8 @@ class InRounds(Federated):
 
     An update is a round; staleness 0. With `select` the server asks more than C clients and takes
     the first C answers. At the time-out it goes on with the answers that came, and a round without
-    any changes nothing. If all take as long, each of M clients is in C / M of the rounds.
+    any changes nothing. If all clients are equally fast, each of M takes part in C / M of the
+    rounds.
 
     Attributes:
         clients: C, clients whose answers make an update; all by default.
@@ -76,7 +77,7 @@ class InRounds(Federated):
         """Ask clients, and wait for the first C answers or the time-out.
 
         Args:
-            more: the rest of the message beside the model; `size` models in all.
+            more: the rest of the message besides the model; `size` models in all.
             by_samples: whether clients are drawn by their numbers of samples.
 
         Returns:
@@ -201,7 +202,8 @@ class Scaffold(InRounds):
     rate the new c_i is c_i - c + (w - x_i) / (H lr). So sum_i c_i = M c after every round. Where
     clients differ it tends to the minimum of the mean loss, which `fedavg` does not. Two models to
     each client that is asked, and two back. A client that crashes begins again with c_i = 0, and
-    one whose answer is too late has changed c_i for nothing: the sum of all c_i is then another.
+    where an answer is too late, c_i has changed but c has not: in both cases sum_i c_i is no longer
+    M c.
 
     With H = 1, full gradients and all clients it is gradient descent.
 

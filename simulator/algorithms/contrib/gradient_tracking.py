@@ -13,7 +13,7 @@ from laggard.simulator.learning.gradients import GradientPromise
 
 @dataclass(frozen=True)
 class GradientTracking(Averaging):
-    """Gradient tracking: nodes average models, and beside them estimates of the mean gradient.
+    """Gradient tracking: nodes average models, and also estimates of the mean gradient.
 
         x_i <- sum_j W_ij (x_j - lr y_j);    y_i <- sum_j W_ij y_j + g_i(x_i) - g_i(previous x_i)
 

@@ -26,7 +26,7 @@ SIZE_OF_SIGNS = 1 / BITS_PER_NUMBER
 def signs_of(values: "Tensor") -> "Tensor":
     """1 or -1 for each of `values` `(ensemble, params)`; 1 for 0, since a bit has two values.
 
-    NaN stays NaN, so that a diverged run is seen to be one.
+    NaN stays NaN, so that a diverged run is recognised.
     """
     signs = values.new_ones(values.shape).where(values >= 0, -1.0)
     return values.where(values.isnan(), signs)
@@ -45,8 +45,8 @@ class MajorityVote(Algorithm):
 
     With beta above 0 it is Signum. The sign of 0, also that of a tie, is 1. The rule's optimiser
     has the vote for its gradient: the papers' is plain `sgd`, whose step is lr in each parameter,
-    so that rates are far lower than those of SGD. Workers' momentum is their own, and begins anew
-    after a crash. Staleness 0.
+    so that rates are far lower than those of SGD. Each worker has its own momentum, which restarts
+    at 0 after a crash. Staleness 0.
 
     A worker sends a bit for each parameter, and so does the server: workers apply the vote to the
     models that they hold. Only a worker that announces itself is sent a model. With equal workers

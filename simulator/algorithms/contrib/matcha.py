@@ -43,7 +43,7 @@ class MATCHA(Algorithm):
         activation: c, the probability of each matching.
         weight: a, the weight of a neighbour; by default the one whose bound on the contraction of
             the nodes' distances is least.
-        coin: the seed of the coin, which no other seed changes.
+        coin: the seed of the coin, independent of all other seeds.
     """
 
     topology: ClassVar[Topology] = Ring()

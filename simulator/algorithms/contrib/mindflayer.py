@@ -1,4 +1,4 @@
-"""MindFlayer: mini-batches that take too long are given up, and begun anew."""
+"""MindFlayer: mini-batches that take too long are given up, and new ones are begun."""
 
 import math
 from collections.abc import Sequence

@@ -38,14 +38,14 @@ class PowerSGD(Reducing):
     A node sends s models in three sums, s = (sum of r (n + m) over the matrices + numbers in
     vectors) / d. On a ring of P equal nodes a step takes t_c + 6 (P - 1) alpha +
     2 ((P - 1) / P) s N beta, where the model has both; its arithmetic takes no time. E_i and Q
-    begin anew after a crash.
+    restart after a crash.
 
-    Source: Vogels et al. (2019), arXiv 1905.13727, algorithms 1 and 2, where E_i is what the mean G
-    leaves of M_i.
+    Source: Vogels et al. (2019), arXiv 1905.13727, algorithms 1 and 2, where E_i is the part of M_i
+    that the mean G leaves out.
 
     Attributes:
         rank: r, at most min(n, m) of each matrix.
-        coin: the seed of the first Q, which no other seed changes.
+        coin: the seed of the first Q, independent of all other seeds.
     """
 
     only_collectives: ClassVar[bool] = True

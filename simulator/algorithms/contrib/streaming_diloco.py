@@ -73,10 +73,10 @@ class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.on_crash != "stall":
-            expected = "stall: fragments of different ages cannot begin anew together"
+            expected = "stall: fragments of different ages cannot restart together"
             raise InvalidSettingError("StreamingDiLoCo", "on_crash", expected, self.on_crash)
         if self.keep and self.compress is not None and self.compress.feedback == "ef":
-            expected = "0 beside compress with ef: a memory would have again what a node keeps"
+            expected = "0 with compress by ef: the memory would contain again what a node keeps"
             raise InvalidSettingError("StreamingDiLoCo", "keep", expected, self.keep)
 
     @property

@@ -69,7 +69,7 @@ class Step(Settings):
         if (self.every is None) == (not self.at):
             expected = "a number, or instead of it a list `at`"
             if self.at:
-                expected = "null beside a list `at`"
+                expected = "null where `at` is a list"
             raise InvalidSettingError("Step", "every", expected, self.every)
         if not all(number < following for number, following in pairwise([0, *self.at, HUGE])):
             raise InvalidSettingError("Step", "at", "increasing numbers > 0", list(self.at))

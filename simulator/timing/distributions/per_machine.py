@@ -138,7 +138,7 @@ class Trace(Settings):
 
 
 class Measured:
-    """Measured seconds `(rows,)`, in one of a trace's orders; errors name the trace as `said`."""
+    """Measured seconds `(rows,)`, in one of a trace's orders; `said` names the trace in errors."""
 
     def __init__(self, seconds: Seconds, order: Order, said: str) -> None:
         self._seconds, self._order, self._said = seconds, order, said

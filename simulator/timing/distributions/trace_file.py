@@ -27,7 +27,7 @@ COLUMN = "seconds"
 COLUMN_EACH = "columns"
 """The value of the key `worker` that says that each worker has a column."""
 COUNTERS = ("index", "step", "iter", "iteration", "epoch", "batch")
-"""Names of columns beside those of workers."""
+"""Names of further columns in a table with a column for each worker."""
 
 
 @dataclass(frozen=True)
