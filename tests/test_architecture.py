@@ -243,7 +243,7 @@ def test_algorithm_that_uses_the_engine_is_found(line):
     assert len(beyond_the_node(found)) == 1
 
 
-def test_notebook_imports_laggard_alone():
+def test_notebook_imports_only_laggard():
     assert notebook_imports()
     for name, targets in notebook_imports().items():
         assert not touches(targets, *NOTEBOOK), name

@@ -46,7 +46,7 @@ print((peak_memory() - before) / (members * task.params * 4), members * task.par
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_peak_of_ensemble_is_two_models_for_each_promise() -> None:
+def test_peak_of_ensemble_is_two_models_per_promise() -> None:
     # kernels that are compiled take more memory than the run: the first call stores them
     warm_up = ENSEMBLE.partition("before = ")[0]
     subprocess.run([sys.executable, "-c", warm_up], check=True)
@@ -61,7 +61,7 @@ def test_peak_of_ensemble_is_two_models_for_each_promise() -> None:
 @pytest.mark.parametrize("entries", [MIN_LARGE - 1, MIN_LARGE])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sums_and_products_are_those_of_torch(entries: int, dtype: torch.dtype) -> None:
-    """Of another type, too, as an optimiser of one's own may return it."""
+    """Also with another dtype, which a custom optimiser may return."""
     generator = torch.Generator().manual_seed(0)
     one = torch.randn(1, entries, generator=generator)
     other = torch.randn(1, entries, generator=generator).to(dtype)
@@ -94,7 +94,7 @@ print(full - resident())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_memory_below_a_block_in_use_is_given_back() -> None:
+def test_memory_below_used_block_is_given_back() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", FREED], capture_output=True, text=True, check=True
     )
@@ -102,7 +102,7 @@ def test_memory_below_a_block_in_use_is_given_back() -> None:
     assert of_small < 20 < 150 < of_large  # of 200 MB
 
 
-def test_memory_is_released_by_the_entries_of_all_members(tmp_path, monkeypatch) -> None:
+def test_memory_is_released_by_entries_of_all_members(tmp_path, monkeypatch) -> None:
     released: list[int] = []
     monkeypatch.setattr(run_module, "release_freed", released.append)
     config = {

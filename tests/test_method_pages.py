@@ -25,7 +25,7 @@ def method_pages():
 def test_every_method_has_a_config_and_statement(method_pages, name):
     assert f"name: {name}" in method_pages.config_of(name).read_text()
     statements = set((ROOT / "tests" / "theory").glob("test_*.py"))
-    statements.remove(ROOT / "tests" / "theory" / "test_engine.py")  # of all methods at once
+    statements.remove(ROOT / "tests" / "theory" / "test_engine.py")  # about all methods at once
     assert any(f'"{name}' in module.read_text() for module in statements)
 
 

@@ -99,7 +99,7 @@ def unused(commands, places):
     return {command: modules[command].intersection(WITHOUT[command]) for command in commands}
 
 
-def test_no_command_hides_an_import_of_a_later_one():
+def test_no_command_hides_a_later_import():
     sets = [set(names) for names in WITHOUT.values()]
     assert all(later <= earlier for earlier, later in itertools.pairwise(sets))
 

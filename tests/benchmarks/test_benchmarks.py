@@ -155,7 +155,7 @@ def test_cycle_costs_at_most_sixty_simpy_timeouts(name, algorithm):
 
 
 @pytest.mark.parametrize("kind", clock.TRAFFIC)
-def test_as_many_messages_are_always_under_way(kind):
+def test_number_of_messages_under_way_is_constant(kind):
     traffic = clock.TRAFFIC[kind](16)
     for _ in range(1200):
         traffic.next_arrival()

@@ -631,7 +631,7 @@ def test_figure_of_run_keeps_that_of_sweep(laggard, toy):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "none left", "figure.png"), ValueError("none left")])
-def test_figure_that_fails_is_a_warning_below_the_table(laggard, toy, monkeypatch, error):
+def test_failed_figure_is_a_warning_below_table(laggard, toy, monkeypatch, error):
     def undrawable(*args, **given):
         raise error
 

@@ -67,7 +67,7 @@ def test_missing_gpu_is_refused(stragglers, monkeypatch):
     assert refusal(path, "device=cuda").startswith(f"{path}: device: expected a GPU")
 
 
-def test_unfold_takes_chains_of_layers_alone(stragglers, module):
+def test_unfold_takes_only_chains_of_layers(stragglers, module):
     module("house", ODD)
     path, unfold = stragglers(), ("device=cpu", "backend=unfold")
     message = refusal(path, *unfold, "task.model=house:Odd")
@@ -106,7 +106,7 @@ def test_override_fixes_a_swept_key(toy):
     assert load(path, "sweep={}").sweep == {}
 
 
-def test_resolved_config_comes_back_from_yaml(toy):
+def test_resolved_config_survives_yaml(toy):
     (run, *_) = runs(load(toy("sweep: {learning.lr: [0.1, 0.2], learning.seed: [3, 4]}")))
     document = run.config.as_dict()
     assert document["cluster"]["network"]["bandwidth"] == float("inf")

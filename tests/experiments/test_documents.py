@@ -90,7 +90,7 @@ OWN = (
 
 
 @pytest.mark.parametrize("lines", list(permutations(OWN)))
-def test_own_axes_are_kept_in_any_order(write, lines):
+def test_axes_of_file_are_kept_in_any_order(write, lines):
     """The keys that a file sets take away axes of its base, not its own."""
     own = load(write("\n".join(("base: base.yaml", *lines))))
     assert own.sweep == {"learning.lr": [0.3, 0.4], "cluster.workers": [2, 4]}
@@ -98,7 +98,7 @@ def test_own_axes_are_kept_in_any_order(write, lines):
 
 
 @pytest.mark.parametrize("lines", list(permutations(("learning: {lr: 0.5}", "sweep: {m: null}"))))
-def test_removed_variant_sets_nothing(write, lines):
+def test_removed_variant_sets_no_key(write, lines):
     write(
         "base: base.yaml\nsweep: {learning.lr: null, m: {a: {learning.lr: 1.0}, b: {learning.lr: 2.0}}}",
         "m.yaml",

@@ -96,7 +96,7 @@ def seconds(algorithm, cluster):
 
 @pytest.fixture
 def own(module, toy, tmp_path):
-    """Runs an algorithm of one's own that brings its closed forms; the folder of the result."""
+    """Runs a custom algorithm with closed forms; returns the folder of the result."""
     module("brings", OWN)
     text = "task: {model: timing}\nstop: {updates: 41}\n"
 

@@ -116,7 +116,7 @@ def test_method_by_rates_is_drawn_at_the_best(tmp_path):
         assert line.curves[0]["test_loss"].iloc[-1] == ends[line.name].min()
 
 
-def test_keys_that_follow_from_others_need_no_panels(tmp_path):
+def test_dependent_keys_need_no_panels(tmp_path):
     axes = "  zip: {cluster.workers: [2, 3], learning.lr: [0.1, 0.15]}\n"
     names = [line.name for line in facets(swept(tmp_path, axes)).lines]
     assert names == ["workers = 2, lr = 0.1", "workers = 3, lr = 0.15"]

@@ -210,7 +210,7 @@ def test_line_bridges_gaps_and_ends_at_divergence():
     np.testing.assert_array_equal(values, [[np.nan, 8, 6, 4, np.nan]])
 
 
-def test_line_goes_to_the_end_of_the_curve_that_ends_first():
+def test_line_ends_with_the_shortest_curve():
     """The seeds' last evaluations come at seconds of their own: none of them is left out."""
     first = pd.DataFrame({"time": [0.0, 1.0, 3.0], "test_loss": [8.0, 4.0, 2.0]})
     second = pd.DataFrame({"time": [0.0, 0.8, 2.0], "test_loss": [8.0, 4.0, 1.0]})

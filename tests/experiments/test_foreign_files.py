@@ -69,7 +69,7 @@ def test_results_are_stored_in_folders_of_any_name(toy, tmp_path, monkeypatch, c
     assert "mean staleness" in capsys.readouterr().out
 
 
-def test_damaged_index_of_a_finished_sweep_is_written_anew(toy, tmp_path, drawn):
+def test_damaged_index_of_a_finished_sweep_is_rewritten(toy, tmp_path, drawn):
     out = tmp_path / "results"
     call = ["sweep", str(toy()), "sweep.seed=[0, 1]", "--out", str(out), "--quiet"]
     assert main(call) == 0

@@ -91,7 +91,7 @@ def test_ring_is_fitted_to_sums_of_several_sizes(tmp_path):
     assert network["bandwidth"] == pytest.approx(1 / BETA, rel=1e-4)
 
 
-def test_timeline_without_sizes_gives_compute_times_alone(tmp_path):
+def test_timeline_without_sizes_gives_only_compute_times(tmp_path):
     read = read_timeline(write(tmp_path / "t.json", timeline(sizes=False)))
     assert (read.step_bytes, fit_network(read)) == (None, {})
 

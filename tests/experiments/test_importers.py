@@ -341,7 +341,7 @@ STEP, OTHER = bounds("ProfilerStep#0", 0, 5e5), bounds("optimizer", 1e5, 6e5)
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_begins_and_ends_are_paired_by_time_and_name(tmp_path, events, encoding):
+def test_begins_and_ends_pair_by_time_and_name(tmp_path, events, encoding):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(events), encoding=encoding)
     assert chrome_steps([path])["seconds"].tolist() == [0.5]

@@ -47,7 +47,7 @@ def write(folder, name):
 
 
 @pytest.mark.parametrize("name", ["net.csv", "stars.csv", "net.parquet"])
-def test_table_of_changes_gives_its_rows_to_the_network(name, tmp_path):
+def test_table_of_changes_gives_rows_to_network(name, tmp_path):
     TABLE.to_csv(tmp_path / "net.csv", index=False)
     stars = TABLE.assign(sender=["0", "-1", "*", "*"], receiver=["-1", "*", "2", ""])
     stars.to_csv(tmp_path / "stars.csv", index=False)
@@ -103,7 +103,7 @@ ONE_CRASH = "worker,from,to,factor\n0,0.5,,down\n1,1,3,2\n"
     ],
 )
 @pytest.mark.filterwarnings("ignore:.* is read in")
-def test_spellings_of_a_table_of_slowdowns_are_the_same(content, tmp_path):
+def test_spellings_of_slowdown_table_are_the_same(content, tmp_path):
     path, plain = tmp_path / "table.csv", tmp_path / "plain.csv"
     path.write_text(content)
     plain.write_text(ONE_CRASH)

@@ -53,7 +53,7 @@ def workers_of_toy(method):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_every_method_is_drawn_with_the_workers_of_its_toy_config(method):
+def test_every_method_is_drawn_with_its_toy_workers(method):
     result = simulate_clock(Knobs(method, workers=workers_of_toy(method)))
     assert pixels(picture_of(result)).std() > 0.05
     assert facts_of(result)
@@ -105,7 +105,7 @@ def free_port():
 @pytest.mark.slow
 @pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium with its driver here")
 def test_slider_in_a_browser_redraws(tmp_path):
-    """JupyterLab opens a notebook, its cell is run, and a key on the slider of workers draws anew."""
+    """JupyterLab opens a notebook and runs its cell; a key on the slider of workers redraws it."""
     from selenium import webdriver
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys

@@ -1,6 +1,4 @@
-"""Entries of one's own: written outside the repository, named in a config, and as good as those of
-the tables.
-"""
+"""Plugins: written outside the repository, named in a config, and equal to entries of the tables."""
 
 import os
 import subprocess

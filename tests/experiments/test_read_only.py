@@ -58,7 +58,7 @@ def read_only(monkeypatch):
     return protect
 
 
-def test_reading_commands_need_no_writing(toy, tmp_path, monkeypatch, capsys, read_only, drawn):
+def test_commands_that_read_write_nothing(toy, tmp_path, monkeypatch, capsys, read_only, drawn):
     archive, here = tmp_path / "archive", tmp_path / "here"
     here.mkdir()
     asked = ["sweep", str(toy(SWEEP)), "--out", str(archive)]

@@ -90,7 +90,7 @@ def test_file_is_refused_like_its_override(stragglers, override):
         "cluster.compute={law: two_level_gamma, mean: 0.3, machine_cv: 0.5, batch_cv: 0.1}",
     ],
 )
-def test_time_out_that_some_client_may_keep_is_accepted(toy, override):
+def test_time_out_that_some_client_meets_is_accepted(toy, override):
     """Without the override every client is too slow. With it, the run ends at a time, a slowdown
     makes a client faster, or some machines may be faster.
     """

@@ -109,7 +109,7 @@ def test_other_run_keeps_its_id(tmp_path, monkeypatch, overrides):
         ),
     ],
 )
-def test_run_by_a_file_has_new_id(tmp_path, monkeypatch, text, key):
+def test_run_that_reads_file_has_new_id(tmp_path, monkeypatch, text, key):
     (tmp_path / "file.csv").write_text(text)
     overrides = [key.replace("FILE", str(tmp_path / "file.csv"))]
     if "graph" in key:

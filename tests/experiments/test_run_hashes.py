@@ -1,6 +1,6 @@
 """Hashes of tiny runs: what a commit changes in them is a decision, never an accident.
 
-`python -m tests.experiments.test_run_hashes` writes the hashes anew; the commit says why. A rule
+`python -m tests.experiments.test_run_hashes` rewrites the hashes; the commit says why. A rule
 whose numbers change also needs an entry in `experiments/config/revisions.py`.
 """
 

@@ -164,7 +164,7 @@ def test_worker_ends_with_a_parent_that_was_killed():
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
-def test_workers_of_a_sweep_end_with_a_parent_that_was_killed(endless):
+def test_workers_of_sweep_end_with_killed_parent(endless):
     process, _ = endless
     workers = workers_of(process.pid)
     process.kill()

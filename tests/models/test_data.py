@@ -56,7 +56,7 @@ def small_mnist(edited_mnist, monkeypatch):
     return edited_mnist
 
 
-def test_held_out_samples_are_a_part_of_the_training_set():
+def test_held_out_samples_are_part_of_training_set():
     """Each training sample is on one side; the test set on none; the part is always the same."""
     marks = torch.arange(50.0)[:, None]
     data = Dataset.from_arrays(marks, np.arange(50) % 10, -marks - 1, np.zeros(50))
@@ -74,7 +74,7 @@ def test_held_out_samples_are_a_part_of_the_training_set():
 
 
 @pytest.mark.parametrize("share", [0.001, 0.999])
-def test_both_sides_of_a_held_out_part_have_samples(share):
+def test_both_sides_of_held_out_part_have_samples(share):
     with pytest.raises(ValueError, match="expected a share that leaves samples"):
         synthetic(samples=50).hold_out(share)
 

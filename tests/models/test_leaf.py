@@ -98,7 +98,7 @@ def test_empty_folder_and_too_many_images_are_refused(tmp_path, folders, monkeyp
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_train_on_images_of_own_writers(folders, workers):
+def test_workers_train_on_images_of_their_writers(folders, workers):
     data = femnist(*map(str, folders))
     task = Supervised(
         Logistic().build, data, 4, partition=ByWriter(), workers=workers, threads=1, device="cpu"

@@ -13,7 +13,7 @@ def parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def test_lenet5_is_that_of_text_books():
+def test_lenet5_matches_textbook():
     """Its ReLU follows pooling: the same function, and the same gradient."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(9, 1, 28, 28, dtype=torch.float64, generator=generator)

@@ -49,7 +49,7 @@ def test_shards_are_disjoint_and_cover_set(partition, workers):
 
 
 @pytest.mark.parametrize("partition", DEALT, ids=str)
-def test_split_depends_on_seed_alone(partition):
+def test_split_depends_only_on_seed(partition):
     one, same, other = (np.concatenate(deal(partition, seed=seed)) for seed in (1, 1, 2))
     assert (one == same).all()
     assert len(one) == len(other)

@@ -101,7 +101,7 @@ def test_gradient_has_statistics_of_own_mini_batch(network, backend):
 
 
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_evaluation_depends_on_weights_alone(backend):
+def test_evaluation_depends_only_on_weights(backend):
     """Earlier computations, other ensemble members and other test samples do not change an
     evaluation.
     """

@@ -53,7 +53,7 @@ def test_transformer_has_parameters_of_text_book():
     assert len(flatten(parameters)) == 2 * (attention + full + norms) + ends
 
 
-def test_position_sees_earlier_positions_alone(text):
+def test_position_sees_only_earlier_positions(text):
     torch.manual_seed(0)
     module = SMALL.build((POSITIONS,), CLASSES).double()
     x = text.train_x[:1].double()

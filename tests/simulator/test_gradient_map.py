@@ -29,7 +29,7 @@ def promise(pool):
     return gradient, model
 
 
-def test_mapped_gradient_differs_in_value_alone(pool):
+def test_mapped_gradient_differs_only_in_value(pool):
     gradient, model = promise(pool)
     mapped = gradient.map(lambda own: -3 * own)
     model.version += 2

@@ -206,7 +206,7 @@ COMPRESSION = {
     "a change overtakes the model before it": (
         Replaced(CompressedAnswers, "_send", without_waiting),
         partial(
-            test_compression.test_changes_arrive_in_the_order_in_which_they_are_sent,
+            test_compression.test_changes_arrive_in_order_of_sending,
             "k_batch_sync",
             False,
         ),
@@ -217,7 +217,7 @@ COMPRESSION = {
     ),
     "a worker that is back is sent a change": (
         Replaced(CompressedAnswers, "forget", lambda right: lambda self, worker: None),
-        partial(test_compression.test_worker_that_is_back_is_sent_the_whole_model, "k_async"),
+        partial(test_compression.test_returned_worker_is_sent_the_whole_model, "k_async"),
     ),
     "answers cost whole models": (
         Replaced(CompressedAnswers, "__init__", whole_size),

@@ -130,7 +130,7 @@ ENGINE = {
     ),
     "workers leave in the middle of a mini-batch": (
         Replaced(membership.MemberNode, "leave_if_done", leaving_at_once),
-        test_membership.test_coming_and_going_workers_make_their_share_of_gradients,
+        test_membership.test_coming_and_going_workers_make_their_share,
     ),
     "messages are half as large": (
         Replaced(transport.Transport, "carry", half_as_large),
@@ -156,7 +156,7 @@ ENGINE = {
         ),
         partial(test_networks.test_later_message_shares_card, "fair"),
     ),
-    "a link of one's own is as fast as the level": (
+    "a link of a single message is as fast as the level": (
         Replaced(star.ProcessorSharingStar, "_balance", without_caps),
         test_networks.test_fair_sharing_is_max_min_fair,
     ),

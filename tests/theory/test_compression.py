@@ -602,7 +602,7 @@ def test_compression_both_ways_is_its_loop(rule):
 
 
 @pytest.mark.parametrize("label", BOTH_WAYS)
-def test_worker_that_is_back_is_sent_the_whole_model(label):
+def test_returned_worker_is_sent_the_whole_model(label):
     name, settings = name_of(label), {**METHODS, **LOCAL}[label]
     kind, replies = with_replies(name)
     algorithm = kind(Rule(lr=LR), compress_down=Compress("top_k", keep=0.2), **settings)
@@ -617,7 +617,7 @@ def test_worker_that_is_back_is_sent_the_whole_model(label):
 
 @pytest.mark.parametrize("label", ["k_batch_sync", "ringmaster, cancel", "k_sync, cancel"])
 @pytest.mark.parametrize("crash", [False, True])
-def test_changes_arrive_in_the_order_in_which_they_are_sent(label, crash):
+def test_changes_arrive_in_order_of_sending(label, crash):
     """A worker with a slow card gets changes after the whole model, by servers that do not wait."""
     settings = {**METHODS[label], **{"k_batch_sync": {"gradients": 1}}.get(label, {"threshold": 1})}
     if label == "k_sync, cancel":

@@ -132,10 +132,10 @@ def test_schedule_counts_epochs_of_cluster():
 
 
 def test_worker_that_returns_early_is_answered_once():
-    """The server applies what the worker sent before its crash; its answer is for that life.
+    """The server applies what the worker sent before its crash; its answer is for that incarnation.
 
-    A second answer would lie in the mailbox for ever, and every later gradient would be of the
-    weights before.
+    A second answer would stay in the mailbox for ever, and every later gradient would be of the
+    previous weights.
     """
     crash = Crash(0, at=2.5, back=2.6)
     cluster = Cluster(1, Constant(1.0), slowdowns=[crash], apply_seconds=1.0)

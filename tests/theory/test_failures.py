@@ -29,7 +29,7 @@ ALIKE = Cluster(workers=4, checkpoint=Checkpoint(every_updates=1))
 CRASHES = [ServerCrash(at=at, restore_seconds=0.5) for at in (2.3, 3.2, 7.4)]
 POISSON = 4.0
 """Updates a second of four workers with exponential times of mean 1: a Poisson process, from each
-return anew.
+return again.
 """
 
 

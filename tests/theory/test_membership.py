@@ -55,7 +55,7 @@ def test_constant_stays_are_up_exactly():
     equal("stays of 3 s, absences of 1 s: share up", 0.75, found, source="definition")
 
 
-def test_coming_and_going_workers_make_their_share_of_gradients():
+def test_coming_and_going_workers_make_their_share():
     """Mini-batches of asynchronous workers that stay a whole number of them are 3 / 4 of all."""
     members = Members(uptime=3.0, downtime=1.0)
     cluster = Cluster(4, members=members)

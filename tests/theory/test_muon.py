@@ -92,7 +92,7 @@ def test_orthogonal_matrix_is_scaled_by_published_polynomial(n):
     close(text, orthogonal(matrix), value * matrix, source=JORDAN)
 
 
-def test_fresh_gradients_of_ringmaster_are_those_of_muon_alone():
+def test_fresh_gradients_of_ringmaster_give_plain_muon():
     task, rule = perceptron(5, 4), Rule(Muon(), lr=LR)
     one = weights_after(ONE, method("ringmaster", rule, threshold=1), task)
     other = weights_after(ONE, method("delayed", rule), task)
@@ -135,7 +135,7 @@ def torchs_muon(task, settings, updates=UPDATES):
         ({"adjust": "match_rms_adamw"}, {"adjust_lr_fn": "match_rms_adamw"}),
     ],
 )
-def test_muon_is_torchs_but_for_its_precision(own, its):
+def test_muon_matches_torch_except_precision(own, its):
     """With torch's iteration, which is in bfloat16, replaced by ours it is the same."""
     task = perceptron(5, 4)
     rule = Rule(Muon(momentum=0.9, weight_decay=0.1, **own), lr=LR)
@@ -233,11 +233,11 @@ FAULTS = {
     ),
     "Muon's factor has no root": (
         Replaced(muon.ShapedMuon, "factor", lambda right: lambda self, n, m: 0.2 * max(n, m)),
-        partial(test_muon_is_torchs_but_for_its_precision, *MATCHED),
+        partial(test_muon_matches_torch_except_precision, *MATCHED),
     ),
     "Muon always looks ahead": (
         Replaced(muon.ShapedMuon, "step", settings(nesterov=lambda self: True)),
-        partial(test_muon_is_torchs_but_for_its_precision, *PLAIN),
+        partial(test_muon_matches_torch_except_precision, *PLAIN),
     ),
     "a coefficient of Muon's polynomial is rounded": (
         Replaced(vars(muon), "FACTORS", lambda right: (*right[:2], 2.03)),
@@ -245,6 +245,6 @@ FAULTS = {
     ),
     "Ringmaster's gradients are not those of its worker": (
         Replaced(Ringmaster, "worker", on_spoilt(sending_more)),
-        test_fresh_gradients_of_ringmaster_are_those_of_muon_alone,
+        test_fresh_gradients_of_ringmaster_give_plain_muon,
     ),
 }

@@ -1,4 +1,4 @@
-"""Mini-batches that are given up after a time, and begun anew."""
+"""Mini-batches that are given up after a time, and new ones."""
 
 import numpy as np
 import pytest

@@ -246,7 +246,7 @@ def test_choices_never_see_the_test_set(files):
         ("model: tridiagonal", 0),
     ],
 )
-def test_trials_hold_out_what_the_task_bears(files, keys, share):
+def test_trials_hold_out_samples_if_task_allows(files, keys, share):
     """A mini-batch of the whole training set leaves none."""
     task = f"task: {{{keys}}}\nstop: {{updates: 3}}\n"
     assert read_setting(*files(task=task)).held_out == share
@@ -432,7 +432,7 @@ def test_conditions_differ_in_one_slow_worker(smoke):
     assert factors == {AS_GIVEN: {()}, SLOW: {((0, 5.0),)}}
 
 
-def test_slow_worker_is_one_that_the_cluster_does_not_slow(files):
+def test_slow_worker_is_not_slowed_by_cluster(files):
     """Five times slower than a slow worker would be another condition than the one named."""
     cluster, task = files(CLUSTER + "  slowdowns: [{worker: 0, factor: 3}]\n")
     entrants, _ = find_entrants(read_setting(cluster, task), ["sync_ps"], 0)

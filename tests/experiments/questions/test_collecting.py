@@ -51,7 +51,7 @@ def test_stored_numbers_are_not_simulated_again(numbers, tmp_path, monkeypatch):
 
 
 def test_new_number_replaces_older_one(numbers, tmp_path):
-    """As after an edit of a plugin, which changes the ids of its runs: no seed is there twice."""
+    """An edited plugin changes the ids of its runs: no seed may then be stored twice."""
     older = numbers.assign(run="older", value=numbers["value"] + 1.0)
     again = collecting.collect(SPEEDUP, older, "smoke", out=tmp_path, jobs=1)
     assert "older" not in set(again["run"])
@@ -72,7 +72,7 @@ def test_table_is_read_as_it_was_written(numbers, tmp_path):
     assert back["value"].isna().sum() == 1
 
 
-def test_what_all_rows_have_in_common_stands_once(numbers, tmp_path):
+def test_values_common_to_all_rows_are_stored_once(numbers, tmp_path):
     mixed = numbers.copy()
     mixed.loc[0, "model"] = "mlp"
     for table, lines in ((numbers, 3), (mixed, 2)):
@@ -102,7 +102,7 @@ def test_override_without_use_is_refused(override, problem):
         collecting.study_config(SPEEDUP, "targets", "smoke", [override])
 
 
-def test_target_changes_studies_that_train_alone():
+def test_target_changes_only_studies_that_train():
     """On a harder data set the target is another; the clock's study has none."""
     question = QUESTIONS["slow-node"]
     overrides = ["stop.accuracy=0.4", "tune.targets=[0.4]"]

@@ -104,7 +104,7 @@ def test_slow_node_is_judged_by_time_ratio(right, role, word):
 
 
 @pytest.mark.parametrize("method", ["overlapped", "adpsgd"])
-def test_no_ratio_is_said_where_one_side_misses_the_target(method):
+def test_no_ratio_where_one_side_misses_target(method):
     numbers = slow_node(True, "report")
     misses = (numbers["method"] == method) & (numbers["measure"] == "time_to_0.9")
     main, bears = decide_slow_node(numbers.assign(value=numbers["value"].mask(misses, math.inf)))

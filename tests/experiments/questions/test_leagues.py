@@ -49,7 +49,7 @@ def times_of(study, **factors):
     return [seconds(study, method, factor * usual) for method, factor in factors.items()]
 
 
-def test_method_that_is_sooner_is_first_and_has_its_factor():
+def test_fastest_method_is_first_with_its_factor():
     (answer,) = decide_first_method(table(*times_of("even", all_reduce=1.0, sgp=0.5)))
     assert answer.says == f"on a cluster {CLUSTERS['even']}: sgp"
     assert answer.number.value == pytest.approx(2.0, rel=1e-12)
@@ -112,7 +112,7 @@ def test_most_accurate_method_leads_by_points():
     assert cells["sync_ps"][1] == f"**{cells['sync_ps'][0]}**"
 
 
-def test_league_gives_a_row_for_each_method_seed_and_measure(tmp_path):
+def test_league_has_row_per_method_seed_and_measure(tmp_path):
     numbers = play_study(SMALL, "smoke", [], tmp_path, jobs=1)
     counts = numbers.groupby(["method", "measure"])["seed"].nunique()
     assert set(counts) == {SMALL.seeds}

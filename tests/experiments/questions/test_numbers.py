@@ -22,7 +22,7 @@ OTHER = pd.Series([0.5, math.nan, 0.4, 0.5], [0, 1, 2, 3])
     [(points_ahead, 30.0), (points_behind, -30.0), (times_as_large, 1.6)],
 )
 def test_opponents_lost_runs_are_counted_apart(compare, expected):
-    """Seed 1 of the other is its opponent's loss: it is in no pair, and no loss of one's own."""
+    """The opponent loses seed 1: that is in no pair, and no loss of the first side."""
     found = compare(OWN, OTHER)
     assert found.mean.value == pytest.approx(expected)
     assert found.lost == 1

@@ -71,7 +71,7 @@ def test_stored_notebook_shows_the_present_answers(stored_pages):
             assert escape(of_question[0].says, quote=False) in outputs
 
 
-def test_numbers_change_the_block_only():
+def test_numbers_change_only_the_block():
     """A number in a card that is changed by hand is written over; the words around it stay."""
     card = f"# Title\n\n{BEGIN}\nold\n{END}\n\nafter\n"
     assert with_numbers(card, "new") == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nafter\n"

@@ -28,14 +28,14 @@ def test_figure_of_a_paper_has_points(paper):
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.key)
-def test_command_of_a_page_runs_all_of_its_questions(paper):
+def test_command_of_page_runs_all_its_questions(paper):
     text = (ROOT / "docs" / "papers" / f"{paper.key}.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\.\./questions/([\w-]+)\.md", text))
     (command,) = re.findall(r"laggard reproduce (.+) --dry-run", text)
     assert linked <= set(command.split())
 
 
-def test_speed_up_is_over_the_gradients_of_one_node():
+def test_speed_up_is_over_one_node():
     config = load(ROOT / "configs/studies/slow-node-clock.yaml")
     assert config.cluster.compute.mean == GRADIENT_SECONDS
     settings = dict(method="adpsgd", slowness=10)

@@ -123,7 +123,7 @@ def test_minimum_is_stable_up_to_theory(right, role, word):
         assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5, abs=1e-4)
 
 
-def test_grid_that_ends_before_the_limit_gives_no_verdict():
+def test_grid_below_the_limit_gives_no_verdict():
     assert stable_up_to(1.2).judgement == (OPEN, "a limit lies beyond the rates tried")
 
 

@@ -77,7 +77,7 @@ def test_gradient_has_rows_of_its_members(jobs):
     assert (gradients.tolist(), losses.tolist()) == ([[2.0] * 3, [3.0] * 3], [-2.0, -3.0])
 
 
-def test_cancelled_call_computes_requested_rows_alone(jobs):
+def test_cancelled_call_computes_only_requested_rows(jobs):
     assert jobs.began.wait(10)
     jobs.call.cancel()
     jobs.end()

@@ -441,7 +441,7 @@ def test_layers_of_other_sizes_are_not_compiled(layer):
     [nn.Conv2d(2, 2, 3), nn.Identity(), nn.Flatten(), nn.Conv2d(2, 3, 3, padding=1)],
     ids=str,
 )
-def test_blocks_that_do_not_fit_their_shortcut_are_not_compiled(part):
+def test_blocks_unlike_their_shortcut_are_not_compiled(part):
     """A part smaller than the image, one without a step, one of features, and one of more maps."""
     block = BasicBlock(chain(part), 1, 0)
     with pytest.raises(NotCompiledError):
@@ -454,7 +454,7 @@ def test_block_of_features_is_not_compiled():
         build_plan(chain(nn.Linear(6, 6), block), (6,))
 
 
-def test_layer_needs_memory_for_its_output_alone():
+def test_layer_needs_memory_only_for_its_output():
     """Gradients take the place of those that were used: two at a time, however deep a network is."""
     spaces = []
     for layers in range(3, 6):
@@ -543,7 +543,7 @@ def test_processes_share_compiled_sources(tmp_path):
 
 
 def test_networks_are_compiled_one_after_another():
-    """What numba has compiled for others, or for the network before, is found anew."""
+    """Functions that numba compiled for other code, or for the previous network, are found."""
     import numba
 
     def least(x, place):

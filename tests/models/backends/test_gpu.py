@@ -108,7 +108,7 @@ def test_pieces_stay_within_free_memory():
     assert max(peaks) >= 0.2 * room  # and no smaller than need be
 
 
-def test_run_waits_for_gpu_at_evaluations_alone():
+def test_run_waits_for_gpu_only_at_evaluations():
     task, rule = (
         _task("unfold-graphs"),
         Rule(OPTIMIZERS["adam"](), lr=torch.tensor([[1e-3], [1e-2]]).double()),

@@ -63,7 +63,7 @@ def seconds(name, P, **more):
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize(("name", "steps"), [("recursive_doubling", 1), ("halving_doubling", 2)])
 @pytest.mark.parametrize("P", [3, 6, 7, 17])
-def test_nodes_beside_cube_cost_two_steps_more(name, steps, sharing, P):
+def test_nodes_outside_cube_cost_two_more_steps(name, steps, sharing, P):
     """2^k nodes take log2 of them steps, twice for halving and doubling. In latency that is exact
     where sends have to arrive, else at most one less; the bytes count up to twice, as early
     messages share the cards of late nodes.

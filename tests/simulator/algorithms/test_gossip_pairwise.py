@@ -45,7 +45,7 @@ def on(graph, workers, compute=None, **more):
     ],
     ids=str,
 )
-def test_one_half_asks_other(graph, workers, asked):
+def test_active_half_asks_passive_half(graph, workers, asked):
     """The halves are the two colours of a bipartite graph, otherwise even and odd ranks."""
     assert asked_by(graph, workers) == tuple(asked)
 

@@ -53,7 +53,7 @@ def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
 
 @pytest.mark.parametrize("overlap", [2, 5])
 @pytest.mark.parametrize("compute", [2.0, 0.3, 0.05])
-def test_overlapped_steps_wait_for_late_exchanges_alone(overlap, compute):
+def test_overlapped_steps_wait_only_for_late_exchanges(overlap, compute):
     """A step takes t_c, unless tau gradients take less than one exchange of alpha + N beta."""
     alpha, transfer, steps = 0.125, 0.25, np.arange(60)
     network = Network(topology=ExponentialGraph(), bandwidth=8.0, latency=alpha, message_bytes=2.0)

@@ -28,7 +28,7 @@ FITTING = [
 
 @pytest.mark.parametrize("workers", quick([5, 8], only=[5]))
 @pytest.mark.parametrize(("recipe", "settings"), FITTING)
-def test_method_sends_along_its_links_alone(recipe, settings, workers):
+def test_method_sends_only_along_its_links(recipe, settings, workers):
     """But for methods of one process, and those that send to the peers of any graph."""
     needs = {"micro_batches": 8} if recipe is PipeDream2BW else {}
     algorithm = recipe(Rule(), **settings, **needs)

@@ -48,7 +48,7 @@ def test_slow_stage_sets_pace():
     np.testing.assert_allclose(np.diff(times)[10:].mean(), 3 / 4, rtol=1e-6)
 
 
-def test_layers_are_cut_as_told(network):
+def test_layers_are_cut_at_given_names(network):
     layers = network.layers()
     assert sum(layer.params for layer in layers) == network.params
     first, second, third = stage_layers(layers, 3, ["full2", "full4"])
@@ -149,7 +149,7 @@ def test_each_replica_has_schedule_of_its_pipeline(algorithm, forward):
 
 
 @pytest.mark.parametrize("back", [None, 9.0])
-def test_crash_of_stage_stops_its_replica_alone(back):
+def test_crash_of_stage_stops_only_its_replica(back):
     """Each has 5 s for a mini-batch, whose last stage is through after 11/3 s, and has its input
     long before.
     """

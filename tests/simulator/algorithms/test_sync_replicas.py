@@ -60,8 +60,8 @@ def test_second_gradient_of_returned_worker_counts():
 
 
 def test_token_awaited_before_crash_is_not_lost():
-    """The update comes while it computes anew: it has no answer to its former life, and asks again
-    after its push.
+    """The update comes while the worker computes again: there is no answer to its former
+    incarnation, and it asks again after its push.
     """
     latency, slow, down = 0.1, Factor(worker=2, factor=2.5), Crash(worker=0, at=1.5, back=2.0)
     cluster = Cluster(workers=3, slowdowns=[slow, down], network=Network(latency=latency))

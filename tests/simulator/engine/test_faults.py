@@ -107,11 +107,11 @@ def test_message_sent_to_down_worker_is_lost():
 
 
 def test_worker_that_returns_early_is_answered_once():
-    """At 1.5 s the server applies what the worker sent before its crash; what it answers is for that
-    life.
+    """At 1.5 s the server applies what the worker sent before its crash; its answer is for that
+    incarnation.
 
-    A second answer would lie in the mailbox for ever, and every later gradient be of the weights
-    before.
+    A second answer would stay in the mailbox for ever, and every later gradient would be of the
+    previous weights.
     """
     cluster = Cluster(workers=1, apply_seconds=1.0, slowdowns=[Crash(0, at=1.5, back=1.6)])
     outcome = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=6))

@@ -270,7 +270,7 @@ ABSENCES = [(2, 3.5, 6.0), (0, 7.25, 0.5), (0, 0.125, 20.0), (3, 26.0, 1.5)]
 @pytest.mark.parametrize("name", ["all_reduce", "dpsgd", "sgp", "osgp"])
 @pytest.mark.parametrize("seconds", [0.0, 0.375])
 @pytest.mark.parametrize(("rank", "uptime", "downtime"), ABSENCES)
-def test_leave_between_steps_costs_meetings_alone(name, seconds, rank, uptime, downtime):
+def test_leave_between_steps_costs_only_meetings(name, seconds, rank, uptime, downtime):
     """Steps of a second: `restart` costs the absence and a meeting, `shrink` two meetings."""
     uptimes = [FOREVER] * 4
     uptimes[rank] = uptime
@@ -307,7 +307,7 @@ def test_run_waits_while_all_are_away(algorithm):
     assert alone.stalled.partition(": ")[2] == crashed.stalled.partition(": ")[2]
 
 
-def test_run_in_which_workers_only_come_and_go_is_stalled():
+def test_run_is_stalled_where_workers_only_come_and_go():
     """The model takes longer to them than they stay."""
     members = Members(uptime=0.25, downtime=1.0)
     outcome = run(AsyncPS(Rule()), members, network=Network(latency=2.0), updates=5)

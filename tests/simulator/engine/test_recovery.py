@@ -150,8 +150,8 @@ class FirstLong:
 
 
 def test_message_half_received_at_crash_is_forgotten():
-    """From 1 to 6 s it would take in a gradient of the worker's first life; at 8.5 s it answers the
-    second one.
+    """From 1 to 6 s the server would take in a gradient of the worker's first incarnation; at 8.5 s
+    it answers the second one.
     """
     cluster = Cluster(
         workers=1,

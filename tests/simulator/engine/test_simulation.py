@@ -226,7 +226,7 @@ class Watched(SGD):
         return super().step(*given)
 
 
-def test_denormals_are_zero_in_optimizer_alone():
+def test_denormals_are_zero_only_in_optimizer():
     Watched.seen, outside = [], []
     run = {
         "stop": Stop(updates=3),

@@ -213,7 +213,7 @@ def test_gradient_is_dropped_with_last_piece():
     assert gradient.status == "dropped"
 
 
-def test_released_gradient_keeps_its_loss_and_gives_no_value():
+def test_released_gradient_keeps_loss_but_no_value():
     task = Counted(1, dim=3)
     _, promise, _ = pool_of(task, ensemble=2)
     early, gradient = promise(), promise()

@@ -195,7 +195,7 @@ def many_between_racks(magnitudes):
 
 
 @pytest.mark.parametrize("magnitudes", [0, 1, 12])
-def test_rates_of_many_links_are_those_of_one_heap(magnitudes, monkeypatch):
+def test_rates_of_many_links_equal_one_heap(magnitudes, monkeypatch):
     """Bit for bit, as the order of links must be the same, and those of progressive filling."""
     routes, bandwidths = many_between_racks(magnitudes)
     compiled = nested.compile_filling().max_min_rates(routes, len(routes), bandwidths)

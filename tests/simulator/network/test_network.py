@@ -69,7 +69,7 @@ def test_messages_in_queues_end_as_recursion_says(hops, block):
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=f"seed {seed}")
 
 
-def test_star_joins_workers_to_server_alone():
+def test_star_joins_workers_only_to_server():
     traffic = Traffic(Network())
     traffic.transport.check(0, SERVER)
     with pytest.raises(InvalidSettingError, match=r"Star\.send"):
@@ -84,7 +84,7 @@ def test_any_network_shares_max_min_fairly(block, changing, monkeypatch):
         monkeypatch.setattr(nested, "MIN_CHANGED", seed % 2 * least)
         rng = np.random.default_rng(seed)
         network, sends = random_network(rng), []
-        if changing and network.hosts is None:  # a row that changes nothing, far in the future
+        if changing and network.hosts is None:  # a row without effect, far in the future
             network = replace(network, changes=Changes([Change(start=1e6, bandwidth=1.0)]))
         moments = rng.choice([0.0, 2.0, 5.5], 20) if rng.integers(2) else rng.uniform(0, 20, 20)
         sizes = rng.choice([1.0, 4.0, 10.0], 20) if rng.integers(2) else rng.uniform(0.5, 12, 20)
@@ -106,7 +106,7 @@ def test_any_network_shares_max_min_fairly(block, changing, monkeypatch):
 
 @SHARINGS
 @BANDWIDTHS
-def test_slow_link_slows_its_pair_alone(sharing, bandwidth):
+def test_slow_link_slows_only_its_pair(sharing, bandwidth):
     link = SlowLink(0, SERVER, bandwidth=1.0, latency=0.5, both=False)
     network = Network(
         bandwidth=bandwidth, server_bandwidth=1e6, latency=0.125, sharing=sharing, links=[link]
@@ -120,7 +120,7 @@ def test_slow_link_slows_its_pair_alone(sharing, bandwidth):
 @SHARINGS
 @BANDWIDTHS
 @pytest.mark.parametrize("inner", [4 * BANDWIDTH, math.inf])
-def test_workers_of_host_share_outer_card_alone(sharing, inner, bandwidth):
+def test_workers_of_host_share_only_outer_card(sharing, inner, bandwidth):
     """Inside alpha' + N beta' for each pair at once, both ways; two that send to others take alpha
     + 2 N beta.
     """

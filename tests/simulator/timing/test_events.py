@@ -41,7 +41,7 @@ def test_yielding_no_event_raises():
         run(role)
 
 
-def test_error_of_role_about_callbacks_is_its_own():
+def test_attribute_error_of_role_is_raised_unchanged():
     def role(node):
         yield node.work(1.0)
         node.callbacks  # noqa: B018
@@ -192,7 +192,7 @@ def test_deadlock_names_every_receive_oldest_first():
 
 @pytest.mark.parametrize("tag", [None, "t"])
 def test_waiting_role_restarts_after_crash(tag):
-    """What was sent to its first life reaches neither it nor the next one; both roles of the node
+    """Messages to the first incarnation reach neither it nor the next one; both roles of the node
     start again.
     """
     seen = []

@@ -128,7 +128,7 @@ def test_path_is_always_stationary(moment):
     assert slow / draws == pytest.approx(0.25, abs=4.5 * math.sqrt(0.25 * 0.75 / draws))
 
 
-def test_path_depends_on_seed_alone():
+def test_path_depends_only_on_seed():
     one, other = CHAIN.bound(stream(5, 0)), CHAIN.bound(stream(5, 0))
     moments = np.random.default_rng(0).uniform(0, 100, 50)
     forwards = {moment: one.at(moment) for moment in sorted(moments)}
