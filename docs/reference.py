@@ -1,4 +1,4 @@
-"""What the code says, as Markdown: every key of a config, the methods that heed it, and the names
+"""The code's description as Markdown: every key of a config, the methods that use it, and the names
 of the packages.
 """
 
@@ -81,7 +81,7 @@ EXTENSION = [
     "laggard.models.Partition",
     "laggard.simulator.testing.check_algorithm",
 ]
-"""What an entry of one's own is, besides an algorithm and a task."""
+"""The base classes and protocols of plugins, besides an algorithm and a task."""
 
 
 def fill(text: str) -> str:
@@ -200,7 +200,7 @@ def is_literal(line: str) -> bool:
 
 
 def table(place: str, properties: Schema, schema: Schema) -> list[str]:
-    """A row for each key, without the columns that none has anything in; nothing without keys."""
+    """A row for each key, without empty columns; nothing without keys."""
     rows = [
         row(f"{place}.{key}".lstrip("."), described, schema)
         for key, described in properties.items()
@@ -330,14 +330,12 @@ def heeded() -> Iterator[str]:
 
 
 def api() -> Iterator[str]:
-    """The names of daily use, those of the simulator, and what an entry of one's own is, for
-    autodoc.
-    """
+    """The names of daily use, those of the simulator, and the kinds of plugins, for autodoc."""
     names = [name for names in laggard.MODULES.values() for name in names]
     names += laggard.simulator.__all__
     names.sort(key=lambda name: (name[0].isupper(), name.lower()))  # functions first
     yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in names), VIEWS]))
-    yield from ("", "## For entries of your own", "", *directives(EXTENSION))
+    yield from ("", "## For plugins", "", *directives(EXTENSION))
 
 
 def documented() -> set[str]:
