@@ -50,7 +50,7 @@ def has_own_models(method: Algorithm) -> bool:
     try:
         method.check_cluster(Cluster(WORKERS))
     except InvalidSettingError:
-        return False  # it takes a single worker
+        return False  # the method takes a single worker
     return len(method.models(WORKERS)) > 1 and not method.slices(WORKERS, WORKERS, LAYERS)
 
 

@@ -95,7 +95,7 @@ def example_of(method: str) -> tuple[dict[str, Any], dict[str, Any]]:
     network = document.get("cluster", {}).get("network", {})
     topology = {key: network[key] for key in TOPOLOGY_KEYS if key in network}
     algorithm = document.get("algorithm", {})
-    if algorithm.get("name") != method:  # it sweeps methods
+    if algorithm.get("name") != method:  # a config that sweeps methods
         algorithm = {"name": method}
     # a pipeline's cut names layers of the toy's network, which is not simulated here
     kept = {key: value for key, value in algorithm.items() if key != "cut"}

@@ -31,7 +31,7 @@ class Reference(NamedTuple):
         authors = [author.split(",")[0] for author in self.fields["author"].split(" and ")]
         venue = [self.fields[field] for field in VENUES if field in self.fields]
         if PREPRINT in venue:
-            venue.remove(PREPRINT)  # its number says it
+            venue.remove(PREPRINT)  # the number of the preprint says it
         pieces = [f"{', '.join(authors)} ({self.fields['year']})", self.fields["title"], *venue]
         if self.arxiv:
             pieces.append(f"arXiv {self.arxiv}")

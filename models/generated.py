@@ -113,7 +113,7 @@ def synthetic_images(
     labels = rng.integers(classes, size=total)
     writer = np.arange(total) % writers
     moves = rng.integers(-2, 3, size=(total, 2))
-    square = np.arange(size) * 4 // size  # of each row and column of pixels
+    square = np.arange(size) * 4 // size  # the square of each row and column of pixels
     x = np.empty((total, *shape), dtype=np.float32)
     for index in range(total):
         pattern = class_patterns[labels[index]] + writer_patterns[writer[index]] / 2

@@ -147,7 +147,7 @@ def _sizes_in(shape: str) -> tuple[int, ...]:
 
 def _join_users(train: Sequence[User], test: Sequence[User], classes: int) -> Samples:
     """The samples of all users, in order, with the numbers of those that train."""
-    numbers: dict[str, int] = {}  # of users, who may be in several files
+    numbers: dict[str, int] = {}  # numbers of users, who may be in several files
     writers = []
     for user in train:
         number = numbers.setdefault(user.name, len(numbers))

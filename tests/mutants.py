@@ -162,7 +162,7 @@ def run_tests(copy: str, seconds: dict[str, float], options: list[str]) -> None:
     os.chdir(copy)
     sys.path.insert(0, copy)
     os.environ["PYTHONPATH"] = copy
-    # those of this checkout
+    # the packages of this checkout
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
     for stream in (1, 2):

@@ -76,7 +76,7 @@ def plot(args: Namespace) -> int:
     def draw(path: Path) -> None:
         try:
             figure.draw(results, path, **options)
-        except (ConfigError, ResultError):  # they name their file
+        except (ConfigError, ResultError):  # the error names its file
             raise
         # two results have the same label, there is nothing to draw, or the suffix is unknown
         except ValueError as error:

@@ -332,7 +332,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     path = folder / "figure.png"
     try:
         if not _is_drawn(path, results):
-            from laggard.experiments.figures import comparison  # it takes seconds to import
+            from laggard.experiments.figures import comparison  # its import takes seconds
 
             comparison(results, path, target=results[0].config.evaluate.target_accuracy)
     except Exception as error:  # the runs are saved

@@ -156,7 +156,7 @@ def translate_error(
         problems.setdefault(path, []).append(item)
     translated = []
     for path, items in problems.items():
-        # of a list whose item is wrong, the types that are no lists have a problem too
+        # where an item of a list is wrong, the types that are no lists report a problem too
         if any(len(other) > len(path) and other[: len(path)] == path for other in problems):
             continue
         key = ".".join(filter(None, (place, *path)))

@@ -157,7 +157,7 @@ class _Expansion:
 
 
 def _expand(config: Config) -> list[RunSpec]:
-    cache: dict[Any, Any] = {}  # of parts by their text, and of checks
+    cache: dict[Any, Any] = {}  # parsed parts by their text, and results of checks
     expanded: dict[str, RunSpec] = {}
     for options, numbers in _branches(axes(config.sweep)):
         inner = _ensemble(config, options, numbers, cache)

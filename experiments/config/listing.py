@@ -139,7 +139,7 @@ def _hint(name: str, sections: Sequence[str]) -> str:
     keys = places(Config).get(name.rpartition(".")[2], {})
     if keys:
         return f"it is a key, {' or '.join(list(keys)[:MAX_PLACES])}: `laggard schema` describes it"
-    is_term = " " in name or "_" in name  # of the field, such as the direct all-reduce
+    is_term = " " in name or "_" in name  # a term of the field, such as direct all-reduce
     known = [*sections, *(entry for choice in SECTIONS.values() for entry in choice.parts)]
     spelling = suggest(name, known)
     if spelling and not is_term:

@@ -166,7 +166,7 @@ def _changed_keys(
     A mapping is whole where the base has none or another entry.
     """
     for key, value in changes.items():
-        if not place and key == SCALES:  # its keys are names, and dotted
+        if not place and key == SCALES:  # names, each with dotted keys
             yield key, value
             continue
         base_value: Any = base.get(key)

@@ -32,7 +32,7 @@ STANDARD_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "plats
 SITE_PACKAGES = {"site-packages", "dist-packages"}
 NEVER_PLUGINS = {*sys.stdlib_module_names, "laggard", ""}
 """Packages that no plugin's hash covers, wherever they lie: the current directory may hold one."""
-_hashes: dict[str, str] = {}  # of modules, by name, at the time of their import
+_hashes: dict[str, str] = {}  # hashes of modules by name, taken at their import
 _refused: list[bool] = []  # not empty within `refuse`
 
 
@@ -216,7 +216,7 @@ def _imports(file: Path, package: tuple[str, ...]) -> list[str]:
     """The dotted names that a file of `package` imports, or that may be modules."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # its import will fail
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # importing it will fail
         return []
     names = []
     for node in ast.walk(tree):

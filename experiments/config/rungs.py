@@ -102,7 +102,7 @@ def check_rungs(config: Config) -> None:
     halving = halving_of(config)
     if halving is None:
         return
-    # one draw is enough: all have been checked with the config
+    # one draw is enough: all draws have been checked with the config
     first = next(iter(numbered_draws(config.sweep["search"], "sweep.search")))
     for number in (0, len(halving.budgets) - 1):
         runs(rung_of(config, halving, number, [first]))

@@ -201,7 +201,8 @@ class Part(BaseModel):
             handler({key: value for key, value in document.items() if key in known})
         except ValidationError as others:
             for item in others.errors(include_url=False):
-                # One of the part as a whole may follow from the unknown key: a missing limit.
+                # A problem of the part as a whole, such as a missing limit, may follow from the
+                # unknown key.
                 if item["loc"]:
                     problems.append(cast(InitErrorDetails, item))
         raise ValidationError.from_exception_data(cls.__name__, problems)

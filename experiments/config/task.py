@@ -586,7 +586,7 @@ def _describe_plugin(network: Network, shape: tuple[int, ...], classes: int) -> 
         _check_params(sum(parameter.numel() for parameter in module.parameters()))
         try:
             return describe_module(module, shape, classes)
-        except RuntimeError:  # it may hold tensors that are neither parameters nor buffers
+        except RuntimeError:  # a module with tensors outside parameters and buffers
             return describe_module(network.build(shape, classes), shape, classes)
     except UNEXPECTED as error:
         raise ValueError(describe_failure(error)) from None

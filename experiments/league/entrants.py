@@ -137,7 +137,7 @@ def _enter(name: str, document: Mapping[str, Any], ranges: Mapping[str, Any]) ->
             own = {key: _accepted_choices(key, space[key], form.timelines) for key in space}
             ranges = {**ranges, **own}
             return Entrant(name, form.settings, ranges, form.configs[0], form.timelines, asked)
-    raise forms[-1].refusal  # of the plainest form
+    raise forms[-1].refusal  # the refusal of the plainest form
 
 
 def _try_form(

@@ -365,7 +365,7 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     earlier = path / _grid_folder(entries)
     if earlier.is_dir():
         _move_figures(earlier, path)
-        with suppress(OSError):  # it holds other files
+        with suppress(OSError):  # the folder holds other files
             earlier.rmdir()
     if not _is_current(path / INDEX, entries):
         write_sealed(path / INDEX, {"runs": entries})

@@ -202,7 +202,7 @@ def table(
     swept = [key for key in results.keys if not is_seed(key)]
     down = list(rows or ())
     if not rows:
-        # of chosen keys, one setting per row is left, but several a row where there are columns
+        # chosen keys have one setting left per row, but several where there are columns
         hidden = (*across, *over) if columns else across
         down = [key for key in swept if key not in hidden]
     _check_settings(results, [*down, *reference], across, [key for key in swept if key not in over])

@@ -342,7 +342,7 @@ def _remove_semaphores() -> None:
     for semaphore in Path("/dev/shm").glob("sem.loky-*"):
         owner = semaphore.name.split("-")[1]
         if owner.isdecimal() and not alive(int(owner)):
-            with suppress(OSError):  # of another user, or another process removed it first
+            with suppress(OSError):  # another user's file, or another process removed it first
                 semaphore.unlink()
 
 

@@ -217,7 +217,7 @@ class SweepDisplay(ExitStack):
         self._ended += 1
         if end.seconds is None:
             self._existing += 1
-            self._work[end.run.id] = 0.0  # it took no time
+            self._work[end.run.id] = 0.0  # a run that existed already
         else:
             self._work_done += self._work[end.run.id]
         if self._existing and (end.seconds is not None or self._existing == self._runs):

@@ -220,7 +220,7 @@ def _read_result(job: JobResult, spec: RunSpec, out: Path) -> RunEnd:
         return RunEnd(spec, None, job.seconds, job.failure)
     try:
         result = open_run(spec.folder(out))
-    except ValueError as error:  # its folder is not visible on this machine, or was removed
+    except ValueError as error:  # the folder was removed, or cannot be seen from here
         return RunEnd(spec, None, job.seconds, error_line(error))
     return RunEnd(spec, replace(result, given=spec.config, labels=spec.labels), job.seconds)
 

@@ -51,7 +51,7 @@ ALGORITHMS: dict[str, type] = {
     "majority_vote": MajorityVote,
     "sync_replicas": SyncReplicas,
     "p3": P3,
-    # one that takes gradients of any age
+    # a parameter server that takes gradients of any age
     "async_ps": AsyncPS,
     "downpour": Downpour,
     "k_async": KAsync,

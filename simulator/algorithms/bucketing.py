@@ -85,7 +85,7 @@ def fill_buckets(
         sizes = [1] * len(sizes)
     total, total_work = sum(sizes), sum(works) or 1.0
     buckets, limit, done = [], min(FIRST_BUCKET, bucket_bytes), 0.0
-    stop = start = total  # of the open bucket, in units of `sizes`
+    stop = start = total  # ends of the open bucket, in units of `sizes`
     for size, work in zip(reversed(sizes), reversed(works), strict=True):
         start -= size
         done += work

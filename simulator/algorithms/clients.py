@@ -75,7 +75,7 @@ class Clients:
     def __init__(self, node: Node, timeout: float | None = None) -> None:
         self._node, self._timeout = node, timeout
         self._asked: dict[int, tuple[Tensor, float]] = {}  # what was read, and the last moment (s)
-        self._samples: dict[int, int] = {}  # of each client that has announced itself
+        self._samples: dict[int, int] = {}  # samples of each client that has announced itself
         self.idle: list[int] = []
         self._resting: set[int] = set()  # the clients in `idle`, which may be a million
 
@@ -136,10 +136,10 @@ class Clients:
             return None
         client, content = message.value
         asked = self._asked.pop(client, None)
-        if client not in self._resting:  # else it has crashed while it was idle
+        if client not in self._resting:  # else the client has crashed while it was idle
             self._resting.add(client)
             self.idle.append(client)
-        if not isinstance(content, tuple):  # it announces itself, with its number of samples
+        if not isinstance(content, tuple):  # an announcement: the number of samples
             self._samples[client] = content
             return None
         result, gradients, samples = content
@@ -195,7 +195,7 @@ class Federated(Algorithm):
         if ends or self.timeout is None:
             return
         if any(not isinstance(slowdown, Crash) for slowdown in cluster.slowdowns):
-            return  # its factor may be below 1
+            return  # the factor of a slowdown may be below 1
         law = cluster.compute
         if not is_same_for_all(law):  # some workers may be faster
             return

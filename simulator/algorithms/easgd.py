@@ -73,7 +73,7 @@ class EASGD(Algorithm):
         asked: dict[int, tuple[Tensor, list[Gradient]]] = {}
         while True:
             worker, (theirs, gradients) = yield node.receive()
-            # it has crashed since, and asks again
+            # the worker has crashed since, and asks again
             earlier = asked[worker][1] if worker in asked else []
             asked[worker] = theirs, earlier + gradients
             if len(asked) == partners:

@@ -42,11 +42,11 @@ class KAsync(ReadComputePush):
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
-                gathered.append(gradient)  # its worker waits, so that all are of distinct workers
+                gathered.append(gradient)  # its worker waits, so all workers are distinct
             else:
                 answers.forget(worker)
                 contributors = {one.worker for one in gathered}
-                if worker not in contributors:  # else it has crashed, and waits for the update
+                if worker not in contributors:  # else the worker crashed and waits
                     send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)

@@ -111,7 +111,7 @@ class LocalSGD(CompressingServer, Sharded):
             elif pushed is not None:  # the push is late
                 for gradient in pushed[0]:
                     gradient.drop()
-            # else it has contributed, crashed since, and waits for the update
+            # else the worker has contributed, crashed since, and waits for the update
             if worker not in gathered:
                 answers.send(worker, node.weights, size=1 / self.shards)
             if len(gathered) == awaited:

@@ -76,7 +76,7 @@ class SyncReplicas(Compressing):
         while True:
             worker, pushed = yield node.receive()
             if pushed is None:
-                # it has crashed: the token that it waited for stays in the queue
+                # the worker has crashed: the token that it waited for stays in the queue
                 waiting.pop(worker, None)
                 node.send(worker, (node.version, node.weights))
             else:

@@ -106,7 +106,7 @@ class Faults:
         self._env = env
         # by (rank that waits, peer): fires at the next crash of the peer
         self._crashes: dict[tuple[int, int], Event] = {}
-        self._returns = 0  # of workers, to come
+        self._returns = 0  # number of returns still to come
         for crash in crashes:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))

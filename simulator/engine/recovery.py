@@ -40,7 +40,7 @@ class Recovery:
     def restart(self, now: float) -> None:
         """Count periods from `now` (s), when the model is that of the checkpoint."""
         self._since = now
-        self._periods = 0.0  # of this incarnation: the first checkpoint is due a period from now
+        self._periods = 0.0  # of this incarnation: its first checkpoint is due after one period
         self._save()
 
     def save_if_due(self, now: float) -> None:
@@ -151,7 +151,7 @@ class Recoveries:
         else:
             self._in_vain = 0
         self._applies = services.counters.applies
-        if self._in_vain >= MAX_CRASHES:  # it would practically never end
+        if self._in_vain >= MAX_CRASHES:  # the run would practically never end
             crashes = f"servers crashed {MAX_CRASHES} times without one"
             services.stalled = f"{now:g} s after {self._applies} updates: {crashes}"
             services.end("stalled")

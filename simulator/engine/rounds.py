@@ -83,7 +83,7 @@ class Round:
         if due > time:
             self._busy[rank] = due
         if self.joins and self.joins[-1][1] == time:
-            since = max(since, self.joins[-1][2])  # those of one instant stay in order
+            since = max(since, self.joins[-1][2])  # joins of one instant stay in order
         self.joins.append((rank, time, since))
         self._values[rank] = value
         return self.nodes[rank]

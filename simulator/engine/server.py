@@ -50,7 +50,7 @@ class Client(Machine):
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         message = super().send(receiver, content, tag, size)
-        message.size = size  # it arrives in a later event
+        message.size = size  # the message arrives in a later event
         return message
 
 

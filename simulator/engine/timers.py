@@ -25,7 +25,7 @@ class Timers:
     def __init__(self, env: Clock, counters: Counters, all_gone: Callable[[], bool]) -> None:
         self._env, self._counters, self._all_gone = env, counters, all_gone
         self._pending: dict[int, dict[Timeout, None]] = {}  # by rank, oldest first
-        self._number = 0  # of those pending
+        self._number = 0  # number of pending timers
         self._idle = 0  # timers in a row between which nothing happened
         self._seen = (-1, -1)  # gradients begun and messages delivered when the last one started
 

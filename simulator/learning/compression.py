@@ -193,7 +193,7 @@ class Compress(Settings):
         return self.name == "random_k"
 
     def size(self, params: int) -> float:
-        """The size of a message in models; without the number d where nothing is learnt."""
+        """The size of a message in models; terms in 1 / d are left out where nothing is learnt."""
         if self.keep is not None:
             return size_of_kept(self.keep, params, has_indices=self.name == "top_k")
         bits = 1

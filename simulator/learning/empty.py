@@ -21,7 +21,7 @@ class EmptyWeights:
 
     __slots__ = ("pieces", "shape", "stamp")
 
-    _version = 0  # of a tensor's changes in place
+    _version = 0  # number of changes in place, as tensors count it
     dtype, device, ndim = torch.float32, torch.device("cpu"), 2
 
     def __init__(self, ensemble: int) -> None:

@@ -155,7 +155,7 @@ def _value_of_rows(rows: Sequence[Change], column: Column) -> StepFunction:
     """The value of the row that holds, None between rows."""
     moments, values = list[float](), [None]
     for row in rows:
-        if moments and moments[-1] == row.start:  # it follows the last one without a gap
+        if moments and moments[-1] == row.start:  # the row follows the last one without a gap
             values.pop()
         else:
             moments.append(row.start)

@@ -113,7 +113,7 @@ class VaryingFairSharing(FairSharing):
         for link, steps in changing.items():
             bandwidth, until = steps.at(self._env.now)
             untils.append(until)
-            if not link.flows:  # else it has the bandwidth of the moment, see `_change`
+            if not link.flows:  # else the link has the bandwidth of the moment, see `_change`
                 link.bandwidth = bandwidth
         flow = self._begin(size, route, partial(self._ended, passed))
         self._changing.update(changing)

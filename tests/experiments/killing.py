@@ -126,7 +126,7 @@ def workers(parent):
     """The processes of loky that `parent` has started, by what Linux says of every process."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             after = status.read_text().rpartition(")")[2].split()
             words = (status.parent / "cmdline").read_bytes()
             if int(after[1]) == parent and after[0] != "Z" and b"popen_loky" in words:

@@ -220,7 +220,7 @@ def test_validate_counts_runs_and_members(laggard, toy, tmp_path):
         ("{}", True),
         ("{ties: random}", False),
         ("{compute: {law: gamma, mean: 1, cv: 0.1}}", False),
-        # they would be late at random ties too
+        # these workers would be late at random ties too
         ("{slowdowns: [{workers: [6, 7], factor: 3}]}", False),
     ],
 )
@@ -587,7 +587,7 @@ def test_signal_ends_the_process_without_a_traceback(
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    request.addfinalizer(process.kill)  # it has no end of its own
+    request.addfinalizer(process.kill)  # the process has no end of its own
     process.stdout.readline()  # the command has begun
     deadline = monotonic() + 60
     while (

@@ -449,7 +449,7 @@ def test_occupation_shows_shares_of_workers_and_runs(bench):
         axes = figures.occupation(results).axes[0]
         bars = {container.get_label(): np.zeros(len(computing)) for container in axes.containers}
         for container in axes.containers:
-            for bar in container:  # of what took no time there is none
+            for bar in container:  # states that took no time have no bar
                 bars[container.get_label()][round(bar.get_y() + bar.get_height() / 2)] = (
                     bar.get_width()
                 )

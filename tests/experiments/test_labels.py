@@ -99,7 +99,7 @@ def test_error_has_no_control_characters(toy):
 def test_figures_show_dollar_signs(results, function):
     try:
         figure = function([results[0], results[5]])
-    except ValueError:  # it does not apply
+    except ValueError:  # the figure does not apply
         return
     # a formula that cannot be read is an error of its drawing
     figure.draw_without_rendering()

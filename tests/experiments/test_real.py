@@ -141,7 +141,7 @@ def members_of(text):
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = process.read_bytes().replace(b"\0", b" ").decode()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         if "laggard.experiments.real.member" in command and text in command:
             found.append(command)

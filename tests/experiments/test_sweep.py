@@ -238,7 +238,7 @@ def chosen(room, name, part):
 @pytest.mark.parametrize(("setting", "key", "values"), list(axes()))
 def test_ensemble_equals_its_single_runs(toy, setting, key, values):
     overrides = [setting, f"sweep.{key}={values}"]
-    if "muon" in setting:  # it needs a hidden matrix
+    if "muon" in setting:  # Muon needs a hidden matrix
         overrides += [NETWORK, "threads=1"]
     hold_to_singles(toy(), overrides)
 

@@ -181,7 +181,7 @@ def test_edges_and_ties_are_noted(results, monkeypatch):
         ({0.1: 0.8, 0.5: 0.9}, 0.5, "learning.lr", 0),
         ({0.002: 0.95, 0.5: 0.9}, 0.002, "learning.lr", 0),
         ({0.1: 0.9, 0.5: 0.9}, 0.1, "", 1),
-        # it diverged
+        # the run diverged
         ({0.1: float("nan"), 0.5: 0.01, 0.002: 0.0}, 0.5, "learning.lr", 0),
     ):
         with monkeypatch.context() as patch:

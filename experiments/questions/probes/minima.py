@@ -31,7 +31,7 @@ LEFT = 10 * APART
 """A deviation beyond which the minimum has been left, whatever comes then."""
 SAMPLE_PARTS = 4
 """The number of parts of the samples, each a mini-batch of `leaving_by_parts`."""
-PERIODS = 6  # of the oscillation at the limit; the first is the start's
+PERIODS = 6  # periods of the oscillation at the limit; the first is transient
 
 
 @dataclass(frozen=True)

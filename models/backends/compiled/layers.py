@@ -102,7 +102,7 @@ def is_known(module: nn.Module) -> bool:
         case nn.AdaptiveAvgPool2d():
             return pair_of(module.output_size) == (1, 1)
         case nn.BatchNorm1d() | nn.BatchNorm2d():
-            return module.running_mean is None  # it takes the statistics of the mini-batch
+            return module.running_mean is None  # then the layer uses the mini-batch's statistics
         case nn.Flatten():
             return (module.start_dim, module.end_dim) == (1, -1)
         case nn.LeakyReLU() | nn.ELU():

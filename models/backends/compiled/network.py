@@ -82,7 +82,7 @@ class Network:
         def job(row: int) -> None:
             inputs, labels = data
             batch = batches[row]
-            if has_variants:  # they are made for this mini-batch alone
+            if has_variants:  # variants are made for this mini-batch only
                 inputs = x[index[row]].flatten(1).numpy()
                 labels = y[index[row]].numpy()
                 batch = np.arange(len(batch))

@@ -354,7 +354,7 @@ def _assign_gradients(steps: Sequence[PlanStep]) -> _Gradients:
     needed = [False, *(step.learns for step in steps)]
     for step in steps:
         if step.kind in (passes.BATCH_NORM, passes.GROUP_NORM):
-            needed[step.source + 1] = True  # it is computed with the gains' gradient
+            needed[step.source + 1] = True  # computed with the gradient of the gains
     slots, new = [-1] * len(needed), [(False, False)] * len(steps)
     count, free = 1, list[int]()
     slots[-1] = 0

@@ -227,7 +227,7 @@ def transpose_block(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> 
             upper, lower = masks_of_exchange(half)
             for row in range(TILE):
                 if row & half:
-                    continue  # it is the lower row of a pair
+                    continue  # this is the lower row of a pair
                 pair = rows[row], rows[row + half]
                 rows[row] = builder.shuffle_vector(*pair, upper)
                 rows[row + half] = builder.shuffle_vector(*pair, lower)

@@ -46,7 +46,7 @@ class Ringmaster(CompressingServer):
             if encoder.seconds and not newer.fired:
                 newer = yield from code_or_receive(node, encoder)
             newer = yield from sent.wait_or_receive(node, newer)
-            if newer.fired:  # its gradient is too stale now
+            if newer.fired:  # the gradient is too stale now
                 work.cancel()
             else:
                 gradient = encoder.encode_gradient(work.value)
@@ -69,7 +69,7 @@ class Ringmaster(CompressingServer):
             elif gradient.staleness >= self.threshold:
                 gradient.drop()
                 if self.cancel:
-                    readers = []  # it was sent newer weights already
+                    readers = []  # the worker was sent newer weights already
             else:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, [gradient], state)

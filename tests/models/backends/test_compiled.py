@@ -64,7 +64,7 @@ def blocks() -> nn.Module:
     activated = chain(nn.ReLU(), convolution_of_3(5, 5))
     return chain(
         nn.Conv2d(2, 3, 1),
-        BasicBlock(rectified, 1, 0),  # its shortcut is of what ReLU has not changed
+        BasicBlock(rectified, 1, 0),  # the shortcut takes the input before ReLU
         BasicBlock(same, 1, 0),
         BasicBlock(wider, 2, 2),
         BasicBlock(activated, 1, 0),
@@ -531,7 +531,7 @@ def test_processes_share_compiled_sources(tmp_path):
     )
     assert bits == same == also
     assert narrowed == "1"
-    # one of the two that need the same has compiled it, the other has waited
+    # of the two with the same source, one has compiled it and the other has waited
     assert {one, other} == {"0", "1"}
     files = [path for path in (tmp_path / "laggard" / "compiled").rglob("*") if path.is_file()]
     suffixes = [path.suffix for path in files]

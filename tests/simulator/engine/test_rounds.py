@@ -163,7 +163,7 @@ def check_case(draw, name):
 
 @pytest.mark.parametrize("buckets", [0.001, 0.1, 0.5])
 def test_messages_of_one_instant_come_as_sent(buckets):
-    """A slow card and an equal latency: bytes sent at several moments have passed in one."""
+    """With a slow card, bytes that are sent at several moments arrive in one instant."""
     network = Network(
         bandwidth=8.0,
         latency=0.485,

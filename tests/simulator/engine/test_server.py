@@ -262,7 +262,7 @@ LAWS = costs(Gamma(0.05, 0.5), Exponential(0.02), Gamma(0.03, 1.0))
 
 
 WITH_A_SERVER = sorted(name for name, method in ALGORITHMS.items() if hasattr(method, "server"))
-WITH_A_SERVER.remove("delayed_stages")  # it has a single worker
+WITH_A_SERVER.remove("delayed_stages")  # the method has a single worker
 CRASHES = [Crash(1, at=7.0, back=9.0), Crash(2, at=7.5, back=12.0)]
 
 

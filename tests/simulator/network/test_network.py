@@ -31,7 +31,7 @@ def queued(sends, bandwidths):
     free, ends = [0.0] * len(bandwidths), [0.0] * len(sends)
     numbers = (
         itertools.count()
-    )  # of heads that come at the same moment, the one known first goes first
+    )  # of heads that arrive at one moment, the one known first goes first
     heads = [
         (moment, next(numbers), index, 0, -math.inf) for index, (moment, *_) in enumerate(sends)
     ]

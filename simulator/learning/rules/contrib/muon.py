@@ -107,7 +107,7 @@ class ShapedMuon(Muon):
         """The optimiser of the parameters in a part of the model.
 
         Raises:
-            InvalidSettingError: the part has a piece of a parameter.
+            InvalidSettingError: the part contains only a piece of some parameter.
         """
         shapes = {}
         for name, own in places_of(self.shapes):
