@@ -193,7 +193,7 @@ def rules(league: League) -> list[str]:
         "A place is shared where the 95 % interval of the paired differences of equal seeds holds "
         "0; all methods have the same compute times by rank and seed.",
         f"The target was fixed before these seeds ran: what overlapped {ALL_REDUCE} reaches at its "
-        f"best rate within the time limit of {league.limit:.4g} s, less a margin of 0.2 points of "
+        f"best rate within the time limit of {league.limit:.4g} s, minus a margin of 0.2 points of "
         "accuracy, or 1 % of the loss.",
         f"Seeds {choosing} chose rates and other settings, by {compared} at the time limit, in at "
         f"most {league.budget:,.0f} computed gradients a method, with successive halving at "

@@ -183,7 +183,7 @@ def _largest_strength(table: pd.DataFrame) -> Iterable[Answer]:
     largest = {workers: largest_that_trains(select(rows, workers=workers)) for workers in (8, 32)}
     number = estimate(np.log2(largest[32] / largest[8]))
     yield Answer(
-        asks="Does training bear less compensation with more workers?",
+        asks="Does training tolerate less compensation with more workers?",
         says=f"the largest strength that trains with 32 workers is {2**number.value:.2f} times "
         "that with 8",
         number=number,

@@ -144,7 +144,7 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
                 says=f"{NAMES[optimiser]}: up to {top + 1:g}{_beyond_budget(found)}",
                 number=within[top],
                 unit=f"times sooner at {target:.0%}",
-                paper=f"{NAMES[optimiser]} bears delays up to {borne}",
+                paper=f"{NAMES[optimiser]} tolerates delays up to {borne}",
                 source="srinivasan2018",
                 mark="notes",
                 seen=seen,

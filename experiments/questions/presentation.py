@@ -23,7 +23,7 @@ def number_text(number: SeedEstimate, unit: str = "") -> str:
 
 
 def interval_text(shown: Interval) -> str:
-    """A value with the ends of its interval, to as many digits as the interval bears."""
+    """A value with the ends of its interval, to as many digits as the interval allows."""
     if math.isnan(shown.value):
         return "no mean"
     if math.isinf(shown.value):

@@ -16,7 +16,7 @@ from laggard.experiments.results.statistics import half_width
 
 LEAST_SEEDS = 8
 """Fewer seeds give a number and no verdict."""
-TOO_FEW_ARRIVE = "too few runs get to the target within the budget"
+TOO_FEW_ARRIVE = "too few runs reach the target within the budget"
 """What an answer says where a ratio of times has no value."""
 DRAWS = 2000
 """Bootstrap samples of the seeds, for the interval of a ratio of means."""
@@ -216,7 +216,7 @@ def judge(
     if number.median is not None:
         intervals.append(number.median)
     if not intervals:
-        return Judgement(Word.CANNOT_TELL, "not all seeds got there")
+        return Judgement(Word.CANNOT_TELL, "not all seeds reached the target")
     if any(np.isnan(interval.low) for interval in intervals):
         return Judgement(Word.CANNOT_TELL, "no interval")
     if all(interval.lies_within(at_least, at_most) for interval in intervals):

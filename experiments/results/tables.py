@@ -250,7 +250,7 @@ def table(
 def _paired_differences(
     measured: pd.DataFrame, against: Mapping[str, Any], keys: Sequence[str], over: Sequence[str]
 ) -> pd.DataFrame:
-    """Members at other settings than `against`, less the members that agree in all else.
+    """Members at other settings than `against`, minus the members that agree in all else.
 
     Raises:
         ValueError: no member has that setting, or none has a partner.

@@ -34,7 +34,7 @@ def median_of_scipy(times, followed, never):
 
 
 def test_time_to_reach_has_the_median_of_scipy():
-    """Seeds that ended early are not dropped, and those that never get there count as trying."""
+    """Seeds that ended early are not dropped, and those that miss the target count as trying."""
     rng = np.random.default_rng(1)
     kinds = set()
     for _ in range(300):

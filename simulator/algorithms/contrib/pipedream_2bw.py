@@ -21,7 +21,7 @@ class PipeDream2BW(Pipeline):
     This is `delayed` with delay 1, without a bubble. A micro-batch is a mini-batch of the task.
 
     Attributes:
-        micro_batches: M, at least the number of stages less one, or a stage would wait for itself;
+        micro_batches: M, at least the number of stages minus one, or a stage would wait for itself;
             the paper asks for as many as stages.
 
     Source: Narayanan et al. (2021), arXiv 2006.09503, section 3.1.

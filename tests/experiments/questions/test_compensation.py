@@ -97,7 +97,7 @@ def test_four_workers_are_judged_by_error_ratio(error, word):
 
 @pytest.mark.parametrize(("many", "word"), [(100, Word.AGREES), (1000, Word.DIFFERS)])
 def test_largest_strength_is_compared_over_workers(many, word):
-    """8 workers bear a strength of 500, 32 one of 100, or one of 1,000."""
+    """8 workers tolerate a strength of 500, 32 tolerate 100, or 1,000."""
     parts = [grid("grid", 0.8, 20), grid("choosing", 0.8, 20, first=1000)]
     for workers, most in ((8, 500), (32, many)):
         for strength in (0, 100, 500, 1000, 5000):

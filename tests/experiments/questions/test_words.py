@@ -1,4 +1,4 @@
-"""Estimates over seeds, and the words that they bear."""
+"""Estimates over seeds, and their verdicts."""
 
 import math
 
