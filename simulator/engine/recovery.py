@@ -66,8 +66,8 @@ class Recovery:
         """Drop the gradients that the server holds, and return to the checkpoint.
 
         The version is not reset: it counts the updates that the server has made. Where updates are
-            lost, the model is set without an update. So `mixings` identifies gradients of weights
-            from before the crash.
+        lost, the model is set without an update. So `mixings` identifies gradients of weights from
+        before the crash.
 
         Returns:
             The number of lost updates.
