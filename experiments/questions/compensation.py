@@ -84,8 +84,8 @@ def _lower_error(table: pd.DataFrame) -> Answer:
         why = _why_unsure(choosing, grid, floor)
     return Answer(
         asks="Does delay compensation lower the error?",
-        says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's, but "
-        f"{lost} of {len(compensated)} runs are lost, against {asgd_lost}",
+        says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's; "
+        f"{lost} of {len(compensated)} runs are lost, and {asgd_lost} of ASGD's",
         number=number,
         unit="times ASGD's error",
         paper="DC-ASGD-a has an error 12 % lower than ASGD's",

@@ -11,6 +11,7 @@ from laggard.experiments.questions.numbers import (
     by_seed,
     choose_best,
     paired,
+    reported,
     reporting,
     select,
 )
@@ -283,12 +284,13 @@ def widths_of(accuracy: pd.Series) -> pd.Series:
 
 def decide_range(table: pd.DataFrame) -> list[Answer]:
     """Decades of working rates under Downpour: Adagrad's minus SGD's; also those by delay."""
-    rows, seen = reporting(table)
+    rows, seen = reported(table, "downpour")
     # Downpour has no constant delay; `accuracies` has a level for it
-    downpour = accuracies(select(rows, study="downpour").assign(delay=0))
+    downpour = accuracies(rows.assign(delay=0))
     widths = widths_of(downpour).unstack("optimiser").droplevel("delay")
     gain = estimate((widths["adagrad"] - widths["sgd"]).dropna())
-    delayed = widths_of(accuracies(select(rows, study="delays")))
+    delays, _ = reported(table, "delays")
+    delayed = widths_of(accuracies(delays))
     beside = {}
     for (optimiser, delay), own in delayed.groupby(["optimiser", "delay"]):
         says = f"decades of {NAMES[str(optimiser)]}, delay {delay:g}"
