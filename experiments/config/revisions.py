@@ -86,6 +86,20 @@ def _reads_a_file(config: "Config") -> bool:
     return any(values.get("file") is not None for values in _mappings(cluster))
 
 
+def _answers_returning_workers(config: "Config") -> bool:
+    """Whether a worker may be back while an update or a grace period that answers it is due."""
+    algorithm, cluster = config.algorithm, config.cluster
+    returns = cluster.members.downtime is not None
+    for slowdown in cluster.slowdowns:
+        in_file = getattr(slowdown, "file", None) is not None
+        returns = returns or in_file or getattr(slowdown, "back", None) is not None
+    if not returns:
+        return False
+    if algorithm.name == "async_diloco":
+        return bool(algorithm.grace)
+    return algorithm.name in ("sync_ps", "k_sync") and not getattr(algorithm, "cancel", False)
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -123,6 +137,8 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "dropped signs": (1, _takes_signs_back),
     # a change does not overtake the model that it changes (`CompressedAnswers`)
     "order of changes": (1, _orders_changes),
+    # a worker that is back from a crash gets one answer (`Synchronous.first`, `AsyncDiLoCo.server`)
+    "answers after returns": (1, _answers_returning_workers),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),
 }

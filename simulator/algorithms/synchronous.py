@@ -51,6 +51,7 @@ class Synchronous(CompressingServer, Sharded):
         state = node.state or self.rule.init(node.weights)
         workers: dict[int, None] = {}
         gathered: dict[int, list[GradientPromise]] = {}
+        waiting: dict[int, None] = {}  # workers whom the next update answers
         answers = self.answers(node)
         send = answers.send
         while True:
@@ -58,6 +59,9 @@ class Synchronous(CompressingServer, Sharded):
             workers[worker] = None
             if gradients is None:
                 answers.forget(worker)
+                # It may have crashed while it waited. With a second answer it would compute a late
+                # gradient before each of its others, for ever.
+                waiting.pop(worker, None)
                 send(worker, node.weights, size=1 / self.shards)
             else:
                 late = gradients[0].staleness + gradients[0].mixings > 0
@@ -66,18 +70,21 @@ class Synchronous(CompressingServer, Sharded):
                         gradient.drop()
                     if late and not cancel:  # else the next update is its answer
                         send(worker, node.weights, size=1 / self.shards)
+                    else:
+                        waiting[worker] = None
                 else:
                     gathered[worker] = gradients
+                    waiting[worker] = None
             if len(gathered) == wait_for:
                 yield node.work(node.apply_seconds)
                 # in order of rank: the sum does not depend on the order of arrival
                 taken = [gradient for worker in sorted(gathered) for gradient in gathered[worker]]
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken, state)
-                readers = workers if cancel else gathered
+                readers = workers if cancel else waiting
                 for reader in readers:
                     send(reader, node.weights, size=1 / self.shards)
-                gathered = {}
+                gathered, waiting = {}, {}
 
 
 BUCKET = "bucket"

@@ -29,6 +29,9 @@ def digests(tmp_path, monkeypatch, *overrides):
 
 SIGNS = "compress: {name: sign}"
 SLOW, LATE = "cluster.network={bandwidth: 1e6}", "cluster.network={latency: 0.01}"
+GAMMA = "cluster.compute={law: gamma, mean: 0.1, cv: 0.5}"
+RETURN = "cluster.slowdowns=[{worker: 0, at: 0.85, back: 0.9}]"
+CHURN = "cluster.members={uptime: {law: exponential, mean: 9}, downtime: 1}"
 TOUCHED = [
     # decimal moments
     ["stop.time=0.9"],
@@ -50,6 +53,11 @@ TOUCHED = [
         "algorithm=all_reduce",
         "cluster.network.groups={count: 2, trunks: [{switches: [0], to: 1, latency: 0.03}]}",
     ],
+    # one answer to a worker that is back
+    ["algorithm=sync_ps", RETURN, GAMMA],
+    ["algorithm=k_sync", RETURN, GAMMA],
+    ["algorithm=sync_ps", CHURN],
+    ["algorithm={name: async_diloco, grace: 0.5}", CHURN],
     # sends over a slow card that nobody answers
     ["algorithm=k_batch_sync", SLOW],
     ["algorithm={name: downpour, n_fetch: 3}", SLOW],
@@ -68,6 +76,10 @@ UNTOUCHED = [
     ["algorithm={name: k_sync, wait_for: 1, compress: {name: top_k, keep: 0.1}}"],
     ["algorithm={name: k_sync, wait_for: 1, compress: {name: sign, feedback: ef21}}"],
     [f"algorithm={{name: k_async, wait_for: 1, {SIGNS}}}"],
+    ["algorithm=async_ps", CHURN],
+    ["algorithm=async_diloco", CHURN],
+    ["algorithm={name: k_sync, cancel: true}", CHURN],
+    ["algorithm=sync_ps", "cluster.members={uptime: {law: exponential, mean: 9}}"],
     ["algorithm=all_reduce", SLOW],
     ["algorithm=all_reduce", "cluster.network={latency: 0.01, rendezvous: true}"],
     ["algorithm=sgp", LATE],

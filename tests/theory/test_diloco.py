@@ -287,6 +287,17 @@ def test_grace_answers_those_that_arrive_together():
     equal("async_diloco, grace: all read after all were applied", 0.0, read % 3, source=LIU)
 
 
+def test_worker_that_returns_within_grace_is_answered_once():
+    """Worker 0 has sent a change, crashes, and is back before the server answers.
+
+    With a second answer in its mailbox each of its changes would be of the model before.
+    """
+    cluster = Cluster(2, Constant(1.0), slowdowns=[Crash(0, at=4.6, back=4.7)])
+    rows = run("async_diloco", cluster, updates=30, grace=0.5).updates
+    text = "async_diloco, P = 2, grace, a worker back within it: mean staleness"
+    equal(text, 0.5, rows["staleness"].mean(), source=LIU)
+
+
 def test_streaming_one_fragment_is_diloco():
     """Without overlap and without a part of its own, a node takes the average as it is."""
     one = every(UNEVEN, "streaming_diloco", local_steps=4, fragments=1)

@@ -143,7 +143,8 @@ class AsyncDiLoCo(Compressing):
                     total = zeros(total)
                 weights = node.weights + self.step(change, momentum, every, last)
                 node.apply(weights, gradients)
-            for worker, _ in arrivals:
+            # one answer, also to a worker that has sent its change, crashed and come back since
+            for worker in dict.fromkeys(worker for worker, _ in arrivals):
                 node.send(worker, (node.weights, self.steps(worker, speeds)))
 
     def step(self, change: "Tensor", momentum: "Tensor", every: int, last: bool) -> "Tensor":

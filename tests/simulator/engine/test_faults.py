@@ -20,7 +20,7 @@ from laggard.simulator import (
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import Complete
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
-from laggard.simulator.timing.slowdowns import Crash
+from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.simulator.engine.books import check_books
 
 WIRES = Network(bandwidth=400.0, latency=0.05, message_bytes=40.0)
@@ -118,6 +118,27 @@ def test_worker_that_returns_early_is_answered_once():
     applied = outcome.updates["status"] == "applied"
     assert outcome.updates["staleness"][applied].tolist() == [0] * applied.sum()
     assert outcome.messages["lost"] == 1
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("name", ["sync_ps", "k_sync"])
+def test_synchronous_worker_that_returns_is_answered_once(name, shards):
+    """Worker 0 is done at 1 s, and back from a crash at 1.2 s, before the update of 1.5 s. What it
+    computes up to 2.2 s is late, and the only gradient that is.
+
+    Its next one makes the update of 3.2 s, and from then on all wait for worker 1 alone, 1.5 s.
+    """
+    outcome = crashed(
+        ALGORITHMS[name](Rule(), shards=shards),
+        Crash(0, at=1.1, back=1.2),
+        Factor(1, factor=1.5),
+        workers=2,
+        network=Network(),
+        time=30.0,
+    )
+    updates = np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"])
+    np.testing.assert_allclose(updates, [1.5, *np.arange(3.2, 30.0, 1.5)])
+    assert outcome.gradients["dropped"] == 1
 
 
 def test_unread_messages_are_gone_after_crash():
