@@ -100,6 +100,18 @@ def _answers_returning_workers(config: "Config") -> bool:
     return algorithm.name in ("sync_ps", "k_sync") and not getattr(algorithm, "cancel", False)
 
 
+def _schedules_few_members(config: "Config") -> bool:
+    """Whether nodes with optimisers of their own may go on without others, by a schedule."""
+    algorithm, cluster = config.algorithm, config.cluster
+    if getattr(algorithm, "on_crash", None) != "shrink":
+        return False
+    if algorithm.name in ("all_reduce", "priority_all_reduce", "power_sgd"):
+        return False
+    if cluster.members.start == 0 and cluster.members.uptime is None and not cluster.slowdowns:
+        return False
+    return bool(config.as_dict()["learning"]["schedule"] != {"name": "constant"})
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -139,6 +151,8 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "order of changes": (1, _orders_changes),
     # a worker that is back from a crash gets one answer (`Synchronous.first`, `AsyncDiLoCo.server`)
     "answers after returns": (1, _answers_returning_workers),
+    # a schedule in epochs counts the mini-batches of the nodes that are up (`state_among_members`)
+    "epochs of members": (1, _schedules_few_members),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),
 }

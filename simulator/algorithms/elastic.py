@@ -5,7 +5,9 @@ from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegative
+from laggard.simulator.learning.rules import Rule, RuleState
 from laggard.simulator.timing.failures import CrashRule
 
 
@@ -58,3 +60,13 @@ class Elastic(Algorithm):
             raise InvalidSettingError(
                 type(self).__name__, "restart_seconds", expected, self.restart_seconds
             )
+
+
+def state_among_members(node: Node, rule: Rule, state: RuleState | None) -> RuleState:
+    """The state of a node's own rule, `state` or the first one, among the present members.
+
+    Each member sees an equal share of the mini-batches, by which a schedule in epochs counts.
+    """
+    if state is None:
+        state = rule.init(node.weights)
+    return state._replace(replicas=len(node.members))

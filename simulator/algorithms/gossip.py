@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.averaging import Averaging, combine, tell
 from laggard.simulator.algorithms.base import Algorithm, Role
-from laggard.simulator.algorithms.elastic import Elastic
+from laggard.simulator.algorithms.elastic import Elastic, state_among_members
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
@@ -54,7 +54,7 @@ class DPSGD(Averaging, Elastic):
 
     def worker(self, node: Node) -> Role:
         combine_first = self.order == "combine_then_adapt"
-        state = node.state or self.rule.init(node.weights, replicas=node.workers)
+        state = state_among_members(node, self.rule, node.state)
         for step in count():
             mixing = node.mixing(self.mixing, step)
             if combine_first:  # the messages travel while the gradient is computed

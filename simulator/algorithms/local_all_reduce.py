@@ -7,6 +7,7 @@ from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives.reducing import Reducing
 from laggard.simulator.algorithms.collectives.schedule import ALL
 from laggard.simulator.algorithms.compressing import Compressing
+from laggard.simulator.algorithms.elastic import state_among_members
 from laggard.simulator.algorithms.local_steps import (
     OuterOptimizer,
     restart_optimizer,
@@ -63,9 +64,10 @@ class LocalAllReduce(Compressing, Reducing):
         reduce = collective.reduce
         params = node.weights.shape[1]
         inner, outer = node.state or (
-            self.rule.init(node.weights, replicas=node.workers),
+            None,
             self.outer().init(node.weights),
         )
+        inner = state_among_members(node, self.rule, inner)
         share = 1 / len(node.members)
         if self.weighting == "samples":
             share = node.sample_share

@@ -62,7 +62,7 @@ def take_local_steps(
 
 def restart_optimizer(node: Node, rule: Rule, state: RuleState) -> RuleState:
     """The state of a rule whose optimiser restarts and whose schedule continues."""
-    fresh = rule.init(node.weights, replicas=node.workers)
+    fresh = rule.init(node.weights, replicas=state.replicas)
     return fresh._replace(progress=state.progress)
 
 

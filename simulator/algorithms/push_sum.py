@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.elastic import Elastic
+from laggard.simulator.algorithms.elastic import Elastic, state_among_members
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
@@ -82,7 +82,7 @@ class SGP(Elastic):
 
     def in_step(self, node: Node) -> Role:
         """Algorithm 1."""
-        state = node.state or self.rule.init(node.weights, replicas=node.workers)
+        state = state_among_members(node, self.rule, node.state)
         x, node.weight = node.weights, 1.0
         for step in count():
             gradient = yield node.compute(node.weights)
@@ -96,7 +96,7 @@ class SGP(Elastic):
 
     def overlapped(self, node: Node) -> Role:
         """Algorithm 2, with one exchange outstanding at a time."""
-        state = node.state or self.rule.init(node.weights, replicas=node.workers)
+        state = state_among_members(node, self.rule, node.state)
         x, node.weight = node.weights, 1.0
         exchange, pushed, missing = -1, 0, 0
         for step in count():
@@ -171,7 +171,7 @@ class OverlapSGP(SGP):
     local_steps: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
-        state = node.state or self.rule.init(node.weights, replicas=node.workers)
+        state = state_among_members(node, self.rule, node.state)
         x, node.weight = node.weights, 1.0
         awaited: list[int] = []  # the exchange of each message to come, the oldest first
         for step in count(1):

@@ -32,6 +32,8 @@ SLOW, LATE = "cluster.network={bandwidth: 1e6}", "cluster.network={latency: 0.01
 GAMMA = "cluster.compute={law: gamma, mean: 0.1, cv: 0.5}"
 RETURN = "cluster.slowdowns=[{worker: 0, at: 0.85, back: 0.9}]"
 CHURN = "cluster.members={uptime: {law: exponential, mean: 9}, downtime: 1}"
+SHRINKS = "algorithm={name: dpsgd, on_crash: shrink}"
+WARMUP = "learning.schedule={name: warmup, length: 1}"
 TOUCHED = [
     # decimal moments
     ["stop.time=0.9"],
@@ -58,6 +60,8 @@ TOUCHED = [
     ["algorithm=k_sync", RETURN, GAMMA],
     ["algorithm=sync_ps", CHURN],
     ["algorithm={name: async_diloco, grace: 0.5}", CHURN],
+    # schedules of the nodes that are up
+    [SHRINKS, CHURN, WARMUP],
     # sends over a slow card that nobody answers
     ["algorithm=k_batch_sync", SLOW],
     ["algorithm={name: downpour, n_fetch: 3}", SLOW],
@@ -77,6 +81,9 @@ UNTOUCHED = [
     ["algorithm={name: k_sync, wait_for: 1, compress: {name: sign, feedback: ef21}}"],
     [f"algorithm={{name: k_async, wait_for: 1, {SIGNS}}}"],
     ["algorithm=async_ps", CHURN],
+    [SHRINKS, CHURN],
+    [SHRINKS, WARMUP],
+    ["algorithm={name: all_reduce, on_crash: shrink}", CHURN, WARMUP],
     ["algorithm=async_diloco", CHURN],
     ["algorithm={name: k_sync, cancel: true}", CHURN],
     ["algorithm=sync_ps", "cluster.members={uptime: {law: exponential, mean: 9}}"],

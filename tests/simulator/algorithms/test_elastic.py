@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from laggard.models import Quadratic
 from laggard.simulator import (
     DPSGD,
     SGP,
@@ -22,7 +23,7 @@ from laggard.simulator import (
     Stop,
     simulate,
 )
-from laggard.simulator.learning.rules import SGD
+from laggard.simulator.learning.rules import SGD, RuleState
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash
 from tests.theory.trials import batches_of, first_weights, gradient_of
@@ -179,3 +180,25 @@ def test_random_crashes_break_no_rule(method, mode, sharing, quadratic):
     np.testing.assert_allclose(shares, outcome.progress.time, rtol=1e-9)
     if algorithm.one_model:
         assert (outcome.updates["staleness"] == 0).all()
+
+
+RESETTING = partial(LocalAllReduce, local_steps=2, reset=True)
+
+
+@pytest.mark.parametrize("method", [DPSGD, SGP, OverlapSGP, ONE_STEP, RESETTING])
+def test_schedule_in_epochs_counts_present_members(method):
+    """From 3.5 s on three of four nodes make the epochs that their schedules follow."""
+    nodes = {}
+    cluster = Cluster(4, slowdowns=[Crash(2, at=3.5)])
+    outcome = simulate(
+        cluster,
+        method(Rule(), on_crash="shrink"),
+        Quadratic(curvature=1.0, dim=3, epoch=20),
+        stop=Stop(updates=10),
+        observe=lambda simulation: nodes.update(simulation.nodes),
+    )
+    for rank in (0, 1, 3):
+        state = nodes[rank].state
+        if not isinstance(state, RuleState):
+            state, _ = state  # beside that of the outer rule
+        assert state.progress.epochs == pytest.approx(outcome.progress.epochs, rel=1e-9)
