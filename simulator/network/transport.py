@@ -91,6 +91,7 @@ class Transport:
         self._departures: dict[Any, Departure] = {}  # of messages with bytes still to leave
         self._under_way, self._most_under_way = 0, MANY_MESSAGES + 4 * workers**2
         self._leaving: list[float] = []  # when messages under way will have left, if known (s)
+        self._most_leaving = MANY_MESSAGES  # above it, those that have left are removed
         self._departed = Departure(env)
         self._departed.callbacks = None
 
@@ -152,6 +153,8 @@ class Transport:
             arrival.left = self._env._now + delay
             if delay:
                 self._leaving.append(arrival.left)
+                if len(self._leaving) > self._most_leaving:
+                    self._forget_departed()
             else:
                 self._under_way -= 1
             if self._departures:
@@ -207,9 +210,7 @@ class Transport:
     def _check_growth(self) -> None:
         """Warn if messages pile up, with the bandwidth that the busiest link would need."""
         now = self._env.now
-        leaving = [moment for moment in self._leaving if moment > now]
-        self._under_way -= len(self._leaving) - len(leaving)
-        self._leaving = leaving
+        self._forget_departed()
         if self._under_way < self._most_under_way / 2:
             return
         self._most_under_way *= 16
@@ -224,6 +225,14 @@ class Transport:
             f"cluster.network.bandwidth: {found}: {carries} bytes/s that are sent; {remedy}",
             stacklevel=2,
         )
+
+    def _forget_departed(self) -> None:
+        """Count out the messages that have left by now: amortised, a step for each."""
+        now = self._env.now
+        leaving = [moment for moment in self._leaving if moment > now]
+        self._under_way -= len(self._leaving) - len(leaving)
+        self._leaving = leaving
+        self._most_leaving = MANY_MESSAGES + 2 * len(leaving)
 
     def _backlog(self, link: Link) -> float:
         """The bytes that wait for a link."""

@@ -14,6 +14,7 @@ from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.topology import Auto, Complete
+from laggard.simulator.network.transport import MANY_MESSAGES
 from tests.simulator.network.any_network import WORKERS, crossed, joined, random_network
 from tests.simulator.network.traffic import BLOCKS, Traffic, arrivals, carried, fluid
 
@@ -216,6 +217,19 @@ def test_every_message_arrives_or_is_lost():
         traffic.run()
         assert sorted([*traffic.times, *itertools.chain(*lost)]) == sorted(traffic.events)
         assert not any(link.flows for link in traffic.transport._links.values())
+
+
+def test_departures_of_queued_messages_are_forgotten():
+    """Else their moments would pile up for as long as a run of many nodes takes."""
+    workers = 64
+    network = Network(topology=Complete(), bandwidth=1.0, sharing="fifo")
+    traffic = Traffic(network, network.topology, workers)
+    for number in range(4 * MANY_MESSAGES):
+        traffic.send(number, float(number), number % workers, (number + 1) % workers, 0.5)
+    traffic.run()
+    assert len(traffic.times) == 4 * MANY_MESSAGES
+    assert len(traffic.transport._leaving) <= MANY_MESSAGES + 2
+    assert traffic.transport._under_way == len(traffic.transport._leaving)
 
 
 LINK, BACK = SlowLink(0, -1, 1.0), SlowLink(-1, 0, 2.0)
