@@ -203,8 +203,11 @@ def _variant_axis(name: str, variants: Mapping[str, Any], place: str) -> Axis:
     options = []
     for variant, settings in variants.items():
         variant_place = f"{place}.{variant}"
-        valid = isinstance(variant, str) and isinstance(settings, Mapping)
-        if not valid or not all(isinstance(key, str) for key in settings):
+        if not isinstance(variant, str):
+            got = format_value(variant)
+            problem = f"expected the name of a variant as text, got {got}: write '{got}'"
+            raise ConfigError(variant_place, problem)
+        if not isinstance(settings, Mapping) or not all(isinstance(key, str) for key in settings):
             problem = f"expected a variant {{dotted key: value}}, got {format_value(settings)}"
             raise ConfigError(variant_place, problem)
         grid: list[Axis] = []

@@ -74,7 +74,7 @@ def describe_failure(error: BaseException) -> str:
     return text
 
 
-def error_line(error: Exception) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -97,14 +97,21 @@ def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, or an empty text if no known word is close."""
+    """`did you mean ...?`, or an empty text if no known word is close.
+
+    Example:
+        >>> suggest("every", ["every_epochs", "every_updates", "nodes"])
+        'did you mean every_epochs or every_updates?'
+    """
     words = list(known)
     matches = difflib.get_close_matches(word, words, n=1)
     if SYNONYMS.get(word) in words:
         matches = [SYNONYMS[word]]
+    if not matches:  # `every` of every_epochs, every_updates, ...
+        matches = [name for name in words if word and name.startswith(f"{word}_")]
     if not matches:
         return ""
-    return f"did you mean {matches[0]}?"
+    return f"did you mean {' or '.join(matches)}?"
 
 
 def printable(text: str) -> str:

@@ -26,6 +26,8 @@ def name_places(error: ConfigError, root: type[Part]) -> ConfigError:
 
 def _remedy(key: str, problem: str, known: Places) -> str:
     words = [word for word in key.split(".") if not word.isdecimal()]
+    if not words:  # a number instead of a name
+        return problem
     places_of_name = known.get(SYNONYMS.get(words[-1], words[-1]), {})
     here = ".".join(words)
     if not places_of_name or places_of_name.get(here) == []:
