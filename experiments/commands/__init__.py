@@ -51,7 +51,11 @@ def add_config(parser: ArgumentParser) -> None:
     """Add the arguments of a command that takes one config."""
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="dotted key of the config and its value"
+        "overrides",
+        nargs="*",
+        default=[],  # without it argparse calls them required where CONFIG is missing
+        metavar="key=value",
+        help="dotted key of the config and its value",
     )
 
 

@@ -1,7 +1,7 @@
 """The commands that simulate: run, sweep."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -70,9 +70,12 @@ def run_arguments(parser: ArgumentParser) -> None:
 
 def wall_time(text: str) -> float:
     """Seconds of wall time >= 0; infinity too."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
     if not number >= 0:
-        raise ValueError
+        raise ArgumentTypeError(f"expected seconds >= 0, or inf, got {text!r}")
     return number
 
 
