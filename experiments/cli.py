@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BaseException as error:
             if interrupts:  # a library made another error of the interrupt
                 return _report_interrupt(args, *interrupts)
-            if isinstance(error, BrokenPipeError) or not isinstance(error, Exception):
+            # a plugin's SystemExit would end the process as if the run had finished
+            if isinstance(error, BrokenPipeError) or not isinstance(error, Exception | SystemExit):
                 raise
             user_error = _describe_error(error, getattr(args, "config", None) or "")
             if user_error is None:
@@ -253,12 +254,12 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
     return 128 + number
 
 
-def _out_of_memory(error: Exception, subject: str) -> str:
+def _out_of_memory(error: BaseException, subject: str) -> str:
     cause = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     return f"{subject}: out of memory: {cause}"
 
 
-def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
+def _describe_error(error: Exception | SystemExit, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
     subject = config or "laggard"
     # first what a full disk or memory causes: then an import may fail too
@@ -270,6 +271,7 @@ def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
     if isinstance(error, MemoryError) or any(text in message for text in OUT_OF_MEMORY):
         return FAILED, _out_of_memory(error, subject)
     from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.config.plugins import describe_failure_in_plugin
     from laggard.experiments.real import RealRunError
     from laggard.experiments.results.files import ResultError
     from laggard.models.optional import MissingPackageError
@@ -281,4 +283,7 @@ def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
         return BAD_INPUT, str(error)
     if isinstance(error, RealRunError | Deadlock | InvalidSettingError):
         return FAILED, f"{subject}: {error}"
+    failure = describe_failure_in_plugin(error)
+    if failure:
+        return FAILED, f"{subject}: {failure}"
     return None

@@ -235,16 +235,58 @@ def _real_numbers(key: str, data: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-def _check_inputs(inputs: "Sequence[Tensor]") -> None:
+def check_samples(data: Dataset) -> None:
+    """Check that the inputs and labels of a data set are tensors that fit together.
+
+    Raises:
+        ValueError: one is no tensor or not finite, or shapes or labels do not fit; names it.
+    """
+    import torch
+
+    if not isinstance(data, Dataset):
+        raise ValueError(f"expected a Dataset, got {type(data).__name__}: return one")
+    for key in ("train_x", "train_y", "test_x", "test_y"):
+        value = getattr(data, key)
+        if not isinstance(value, torch.Tensor):
+            got = f"{type(value).__module__}.{type(value).__name__}"
+            raise ValueError(f"{key}: expected a tensor, got {got}: use Dataset.from_arrays")
+    _check_inputs([data.train_x, data.test_x], ("train_x", "test_x"))
+    for key, x, y in (
+        ("train_y", data.train_x, data.train_y),
+        ("test_y", data.test_x, data.test_y),
+    ):
+        if y.ndim < 1 or len(y) != len(x):
+            expected = f"{len(x)} labels, one for each input"
+            raise ValueError(f"{key}: expected {expected}, got the shape {tuple(y.shape)}")
+        if data.label_kind == "classes":
+            _check_classes(key, y, data.classes)
+
+
+def _check_classes(key: str, labels: "Tensor", classes: int) -> None:
+    """Refuse labels that are no classes below `classes`, in a type that torch's losses take."""
+    import torch
+
+    if labels.dtype not in (torch.int64, torch.uint8):
+        raise ValueError(f"{key}: expected torch.int64, got {labels.dtype}: use its long()")
+    low, high = int(labels.min()), int(labels.max())
+    if classes < 1:
+        raise ValueError(f"classes: expected at least 1, got {classes}")
+    if low < 0 or high >= classes:
+        expected = f"classes from 0 to {classes - 1}, as `classes` says"
+        raise ValueError(f"{key}: expected {expected}, got {low} to {high}")
+
+
+def _check_inputs(inputs: "Sequence[Tensor]", keys: Sequence[str] = ("x", "test_x")) -> None:
     """Refuse inputs of a data set, to train and to test, that are not of one shape and finite."""
-    for key, x in zip(("x", "test_x"), inputs, strict=True):
+    for key, x in zip(keys, inputs, strict=True):
         if x.ndim < 2 or not len(x):
             raise ValueError(f"{key}: expected (samples, ...), got the shape {tuple(x.shape)}")
         if not bool(x.isfinite().all()):
             raise ValueError(f"{key}: expected finite numbers")
     if inputs[0].shape[1:] != inputs[1].shape[1:]:
         train, test = (tuple(x.shape[1:]) for x in inputs)
-        raise ValueError(f"test_x: expected inputs of shape {train} as in x, got {test}")
+        expected = f"inputs of shape {train} as in {keys[0]}"
+        raise ValueError(f"{keys[1]}: expected {expected}, got {test}")
 
 
 def _check_labels(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray], kind: LabelKind) -> int:

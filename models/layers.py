@@ -130,11 +130,31 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
     from laggard.models.modules import replace_dropout
     from laggard.models.recalibration import batch_norms, remove_statistics
 
+    check_parameters(module)
     remove_statistics(module)
     replace_dropout(module)
     labels = labels_of(module, shape, classes)
     least = 2 if batch_norms(module) else 1
     return Description(layers(module, shape, batch=1), labels, unfoldable(module), least)
+
+
+def check_parameters(module: "nn.Module") -> None:
+    """Check that a module has parameters, and that all of them are trained.
+
+    Raises:
+        ValueError: it has none, or some are frozen.
+    """
+    name = type(module).__name__
+    parameters = dict(module.named_parameters())
+    if not parameters:
+        raise ValueError(f"{name}: expected parameters to train, got none: it may need a layer")
+    frozen = [key for key, parameter in parameters.items() if not parameter.requires_grad]
+    if frozen:
+        got = ", ".join(frozen)
+        raise ValueError(
+            f"{name}: expected parameters that are all trained, got frozen ones ({got:.80}): "
+            "register them as buffers"
+        )
 
 
 def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from laggard.models.backends.choice import choose
 from laggard.models.backends.threads import Threads
 from laggard.models.data import Dataset, LabelKind
 from laggard.models.flat import flatten
-from laggard.models.layers import Layer, check_labels, labels_of, layers
+from laggard.models.layers import Layer, check_labels, check_parameters, labels_of, layers
 from laggard.models.losses import (
     LOSS_OF_LABELS,
     OBJECTIVES,
@@ -120,6 +120,7 @@ class Supervised:
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
+        check_parameters(module)
         outputs = self._objective.outputs(dataset.classes)
         check_labels(labels_of(module, dataset.shape, outputs), dataset.labels)
         module = module.to(self.device, dtype)

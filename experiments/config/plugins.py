@@ -276,11 +276,15 @@ def _remove_bytecode(name: str) -> None:
 
 def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
     """The first of `kinds` that `recipe` can serve as."""
+    wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
     if isfunction(recipe):
         returned = get_type_hints(recipe).get("return")
         if returned in kinds:
             return returned  # type: ignore[no-any-return]
-    wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
+        got = getattr(returned, "__name__", None) or "no type"
+        remedy = "or name a class that serves as one"
+        expected = f"a function that returns {wanted}, by its annotation `-> ...`"
+        raise ConfigError("", f"expected {expected}, got {name} with {got}: annotate it, {remedy}")
     expected = f"expected a class that serves as {wanted}, but {name}"
     if not isclass(recipe):
         raise ConfigError("", f"{expected} is {format_value(recipe)}")
@@ -305,6 +309,15 @@ def _missing_members(recipe: type, kind: type) -> list[str]:
 
 def _names_in(base: type) -> list[str]:
     return [*vars(base), *vars(base).get("__annotations__", {})]
+
+
+def describe_failure_in_plugin(error: BaseException) -> str:
+    """An error that a plugin's code has led to, in one line; empty for another error."""
+    modules = {getattr(sys.modules.get(name), "__file__", None): name for name in _hashes}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in modules:
+            return _describe_failure(error, modules[frame.filename])
+    return ""
 
 
 def _describe_failure(error: BaseException, module: str) -> str:

@@ -33,7 +33,7 @@ from laggard.models import (
     Tridiagonal,
     libsvm,
 )
-from laggard.models.data import LabelKind, count_held_out
+from laggard.models.data import LabelKind, check_samples, count_held_out
 from laggard.models.generated import ALPHABET, check_sizes
 from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.layers import Description, check_labels
@@ -606,6 +606,8 @@ def _dataset(dataset: Part, files: str | None, validation: float) -> Dataset:
     """
     try:
         data: Dataset = dataset.build()
+        if dataset.plugin:
+            check_samples(data)
     except simulator.InvalidSettingError:
         raise
     except ValueError as error:

@@ -16,7 +16,7 @@ from laggard.experiments.config.by_value import receive_plugins
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.plugins import look_in
+from laggard.experiments.config.plugins import describe_failure_in_plugin, look_in
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.results import store
 from laggard.experiments.results.origins import machine_and_versions
@@ -175,8 +175,9 @@ def run_job(
         spec = RunSpec(parse(job.document), threads=1)
         scan = job.lost or job.run in resumable
         run_spec(spec, out, force, partial(heartbeat, out=out), snapshots, scan=scan)
-    except Exception as error:  # no error may stop the other runs of the sweep
-        failure = error_line(error)
+    # no error may stop the other runs of the sweep, nor a plugin's SystemExit the worker
+    except (Exception, SystemExit) as error:
+        failure = describe_failure_in_plugin(error) or error_line(error)
     return JobResult(job.run, perf_counter() - start, failure)
 
 

@@ -12,7 +12,7 @@ from laggard.experiments.config.by_value import pack_plugins
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.plugins import FOLDERS
+from laggard.experiments.config.plugins import FOLDERS, describe_failure_in_plugin
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.config.tuning import refuse_tuning
 from laggard.experiments.results import store
@@ -174,8 +174,10 @@ def _run_here(
     start = perf_counter()
     try:
         result = run_spec(spec, out, force, progress, snapshots, scan=scan)
-    except Exception as error:  # no error may stop the other runs of the sweep
-        return RunEnd(spec, None, perf_counter() - start, error_line(error))
+    # no error may stop the other runs of the sweep, nor a plugin's SystemExit
+    except (Exception, SystemExit) as error:
+        failure = describe_failure_in_plugin(error) or error_line(error)
+        return RunEnd(spec, None, perf_counter() - start, failure)
     return RunEnd(spec, result, perf_counter() - start)
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 from simpy.core import Environment
 from simpy.events import Event, Process
 
+from laggard.errors import InvalidSettingError
 from laggard.simulator.timing.events import with_list
 
 Role = Generator[Event, Any, None]
@@ -17,8 +18,8 @@ class RoleProcess(Process):
 
     def __init__(self, env: Environment, role: Role) -> None:
         if not isinstance(role, Generator):
-            expected = "expected a generator, a function with a `yield` in it"
-            raise TypeError(f"a role is {role!r}: {expected}")
+            expected = "a generator, of a function with a `yield` in it"
+            raise InvalidSettingError("algorithm", "role", expected, role)
         self._send = role.send
         super().__init__(env, role)
 
@@ -59,6 +60,6 @@ class RoleProcess(Process):
         # An AttributeError while the generator has a frame is not its own: `callbacks` is missing.
         if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
             got = error.obj
-            expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"
-            self._value = RuntimeError(f"the role {self.name} yields {got!r}; {expected}")
+            expected = "to yield events of the node's verbs, as in `yield node.receive()`"
+            self._value = InvalidSettingError("algorithm", self.name, expected, got)
         self.env.schedule(self)

@@ -305,3 +305,67 @@ def test_file_of_a_plugin_is_hashed(data, module, mistake):
         err = mistake("run", path, override, "--out", data / "out")
         assert fnmatchcase(err, f"{path}: {message}"), err
         (data / "table.txt").write_text("0 1 2\n1 3 5\n")
+
+
+SAMPLES = """
+import numpy as np
+import torch
+from laggard.models import Dataset
+
+X, Y = torch.randn(8, 4), torch.tensor([0, 1] * 4)
+
+def untyped():
+    return Dataset("untyped", X, Y, X, Y, classes=2)
+
+def nothing() -> Dataset:
+    return None
+
+def arrays() -> Dataset:
+    return Dataset("arrays", X.numpy(), Y.numpy(), X, Y, classes=2)
+
+def short() -> Dataset:
+    return Dataset("short", X, Y[1:], X, Y, classes=2)
+
+def undefined() -> Dataset:
+    return Dataset("undefined", X, Y, X * float("nan"), Y, classes=2)
+
+def real() -> Dataset:
+    return Dataset("real", X, Y.float(), X, Y, classes=2)
+
+def many() -> Dataset:
+    return Dataset("many", X, Y, X, Y + 1, classes=2)
+
+def none() -> Dataset:
+    return Dataset("none", X, Y, X, Y, classes=0)
+
+def wide() -> Dataset:
+    return Dataset("wide", X, Y, X[:, :3], Y, classes=2)
+
+def right() -> Dataset:
+    return Dataset("right", X, Y, X, Y, classes=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("untyped", "task.dataset.name: expected a function that returns "),
+        ("nothing", "task.dataset: expected a Dataset, got NoneType"),
+        ("arrays", "task.dataset: train_x: expected a tensor, got numpy.ndarray"),
+        ("short", "task.dataset: train_y: expected 8 labels"),
+        ("undefined", "task.dataset: test_x: expected finite numbers"),
+        ("real", "task.dataset: train_y: expected torch.int64, got torch.float32"),
+        ("many", "task.dataset: test_y: expected classes from 0 to 1, "),
+        ("none", "task.dataset: classes: expected at least 1, got 0"),
+        ("wide", "task.dataset: test_x: expected inputs of shape (4,)"),
+    ],
+)
+def test_unfit_samples_of_a_plugin_give_one_line_error(name, key, module, toy, tmp_path, mistake):
+    module("samples", SAMPLES)
+    path, words = toy(), ("stop={updates: 2}", "--out", tmp_path / "out")
+
+    def task(name):
+        return f"task={{model: logistic, dataset: 'samples:{name}', batch: 2}}"
+
+    assert mistake("run", path, task(name), *words).startswith(f"{path}: {key}")
+    assert RunSpec(load(path, task("right"))).task().epoch == 8

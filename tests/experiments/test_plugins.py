@@ -510,6 +510,15 @@ class Untyped(nn.Module):
     def __init__(self, hidden):
         super().__init__()
 
+class Frozen(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(20, 4))
+        self[0].bias.requires_grad_(False)
+
+class Bare(nn.Module):
+    def forward(self, x):
+        return x[:, :4]
+
 class Table(nn.Module):
     # a tensor that is neither a parameter nor a buffer
     def __init__(self):
@@ -544,6 +553,8 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
             "task: Fixed: expected 4 logits, a number for each class, got (2, 3) for *",
         ),
         ("model: 'nets:Fixed', dataset: digits", "task: cannot be built: RuntimeError: *"),
+        ("model: 'nets:Frozen'", "task: Frozen: expected parameters * got frozen ones (0.bias)*"),
+        ("model: 'nets:Bare'", "task: Bare: expected parameters to train, got none*"),
         ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
     ],
 )
@@ -556,6 +567,75 @@ def test_broken_network_gives_one_line_error(keys, message, module, toy):
     with pytest.raises(ConfigError) as refused:
         load(path, f"task={{{keys}{more}}}")
     assert fnmatchcase(str(refused.value), f"{path}: {message}"), str(refused.value)
+
+
+FAULTS = """
+from dataclasses import dataclass
+from laggard import AsyncPS
+
+@dataclass(frozen=True)
+class Raising(AsyncPS):
+    def worker(self, node):
+        yield node.work(1 / 0)
+
+@dataclass(frozen=True)
+class Leaving(AsyncPS):
+    def worker(self, node):
+        yield node.work(exit(0))
+
+@dataclass(frozen=True)
+class Narrow(AsyncPS):
+    def server(self, node):
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is not None:
+                node.apply(node.weights[:, :2], [gradient])
+            node.send(worker, node.weights)
+
+@dataclass(frozen=True)
+class Yielding(AsyncPS):
+    def worker(self, node):
+        yield 5
+
+@dataclass(frozen=True)
+class Plain(AsyncPS):
+    def worker(self, node):
+        return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Raising", "ZeroDivisionError: division by zero (*faulty.py, line 8)"),
+        ("Leaving", "SystemExit: 0 (*faulty.py, line 13)"),
+        ("Narrow", "RuntimeError: * (*faulty.py, line 21)"),
+        ("Yielding", "algorithm.worker: expected *, got 5"),
+        ("Plain", "algorithm.role: expected a generator, *, got None"),
+    ],
+)
+def test_fault_of_a_method_ends_its_run_in_one_line(name, line, module, toy, tmp_path, capsys):
+    from fnmatch import fnmatchcase
+
+    module("faulty", FAULTS)
+    path = toy()
+    out = str(tmp_path / "out")
+    assert main(["run", str(path), f"algorithm=faulty:{name}", "--out", out]) == 1
+    printed, error = capsys.readouterr()
+    assert printed == ""
+    assert fnmatchcase(error, f"{path}: {line}\n"), error
+
+
+def test_fault_of_a_method_leaves_the_other_runs_of_a_sweep(module, toy, tmp_path, capsys):
+    module("faulty", FAULTS)
+    methods = "[async_ps, 'faulty:Raising', 'faulty:Leaving']"
+    sweep = f"sweep.algorithm.name={methods}"
+    out = str(tmp_path / "out")
+    assert main(["sweep", str(toy()), sweep, "--jobs", "1", "--out", out]) == 1
+    printed = "".join(capsys.readouterr())
+    for failure in ("ZeroDivisionError: division by zero (", "SystemExit: 0 ("):
+        assert failure in printed
+    assert len(list((tmp_path / "out").glob("*/*/manifest.json"))) == 1
 
 
 ONCE = """

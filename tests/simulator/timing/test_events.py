@@ -4,6 +4,7 @@ withdrawn.
 
 import pytest
 
+from laggard.errors import InvalidSettingError
 from laggard.simulator import SERVER, Algorithm, Cluster, Deadlock, Network, Stop, simulate
 from laggard.simulator.network.topology import Complete, Star
 from laggard.simulator.timing.clock import Clock
@@ -35,9 +36,7 @@ def test_yielding_no_event_raises():
         yield node.work(1.0)
         yield 7
 
-    with pytest.raises(
-        RuntimeError, match=r"the role role yields 7; expected an event of .*yield node.receive"
-    ):
+    with pytest.raises(InvalidSettingError, match=r"algorithm.role: .*yield node.receive.*got 7"):
         run(role)
 
 
@@ -239,5 +238,5 @@ def test_interrupt_between_events_ends_run():
 
 
 def test_role_that_is_no_generator_raises():
-    with pytest.raises(TypeError, match="a role is 3: expected a generator"):
+    with pytest.raises(InvalidSettingError, match=r"algorithm.role: expected a generator.*got 3"):
         run(lambda node: 3)
