@@ -173,7 +173,8 @@ def draw_distributions(
         axes.stairs(heights, edges, baseline=-row, **style)
         axes.plot([applied.mean()] * 2, [-row, 0.8 - row], color="black", linewidth=1)
     axes.set(xlabel=STALENESS_LABEL, ylim=(-len(lines) + 0.75, 1))
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    # the only tick of fresh gradients is 0: with two or more, they would be -0.5 and so on
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
     axes.grid(visible=False)
     name_ticks(axes.yaxis, [-row for row in range(len(lines))], [line.best for line in lines])
 
@@ -360,7 +361,7 @@ def split(results: Runs, path: File = None, label: Label | None = None) -> Figur
     times = [spent.drop(columns="worker").mean() for _, spent in shown]
     bars = []
     for name, (counts, _) in zip(names, shown, strict=False):
-        bars.append(f"{shorten(name, 36)} (n = {len(counts):,})")
+        bars.append(f"{shorten(name, 48)} (n = {len(counts):,})")
     with styled_figure(8, 1.3 + 0.25 * max(3, len(shown)), path) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         _stack(left, updates, "{:.2f}")
@@ -401,7 +402,9 @@ def _stack(axes: Axes, means: list[pd.Series], form: str) -> None:
     for row, total in enumerate(totals):
         text = form.format(total)
         axes.annotate(text, (total, row), (3, 0), textcoords="offset points", **style)
-    longest = max(totals.max(initial=0.0), 1e-12)
+    longest = totals.max(initial=0.0)
+    if longest == 0:  # no bar has a length; a tiny axis would have powers of ten for nothing
+        longest = 1.0
     axes.set_xlim(0, 1.15 * longest)
     axes.grid(visible=False, axis="y")
 

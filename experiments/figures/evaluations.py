@@ -143,7 +143,8 @@ def learning(
     shape = len(shown.panels), len(measures)
     looks = line_styles(shown.lines)
     with styled_figure(8, height + legend_height(shown.lines), path) as figure:
-        panels = figure.subplots(*shape, squeeze=False)
+        # a short run has a single training loss, whose axis alone would cover no time
+        panels = figure.subplots(*shape, squeeze=False, sharex="row")
         for row, name in zip(panels, shown.panels, strict=True):
             for axes, measure in zip(row, measures, strict=True):
                 draw(axes, shown.of_panel(name), x, measure, looks=looks)

@@ -283,6 +283,8 @@ def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
 def _draw_limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
     """Draw the stability limit; returns a note on its meaning, empty where there is none."""
     xs, ys = _settings(table[LR]), _settings(table[y], upwards=True)
+    if len(xs) < 2:  # a limit lies between rates
+        return ""
     firsts = table.groupby(y)["run"].first()
     limits = [exact_limit(results[firsts[value]].config) for value in ys]
     name, note = "stability limit: theory", EXACT_LIMIT

@@ -331,6 +331,15 @@ def test_only_stalest_of_many_workers_is_coloured():
     assert "the stalest worker, 0; grey: the other 11" in words(figure)
 
 
+def test_panels_of_learning_span_the_same_time(asynchronous):
+    """A short run has a single training loss, at its end."""
+    ends = asynchronous.metrics.iloc[[0, -1]]
+    short = SimpleNamespace(**vars(asynchronous) | {"metrics": ends})
+    loss, training = figures.learning(short).axes[-2:]
+    assert len(training.lines[0].get_xdata()[np.isfinite(training.lines[0].get_ydata())]) == 1
+    assert loss.get_xlim() == training.get_xlim()
+
+
 def test_curves_are_drawn_against_all_four_axes(asynchronous):
     figure = figures.curves(asynchronous)
     panels = np.reshape(figure.axes, (3, 4))

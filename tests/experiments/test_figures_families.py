@@ -110,6 +110,19 @@ def test_third_swept_key_has_separate_panels(grid):
         figures.lr_batch(first)
 
 
+def test_limit_is_drawn_only_between_learning_rates(grid):
+    """Results of several tasks may have panels with one learning rate."""
+    single = swept(grid[:2], method="one")
+    for of in single:
+        of.metrics = of.metrics[of.metrics["learning.lr"] == 0.1]
+    figure = figures.lr_delay([*swept(grid[:2], method="all"), *single])
+    limits = [
+        [patch for patch in axes.patches if patch.get_label().startswith("stability limit")]
+        for axes in figure.axes[:2]
+    ]
+    assert [len(patches) for patches in limits] == [1, 0]
+
+
 def swept(grid, **values):
     """The grid's runs with another column."""
     return [type(of)(**vars(of) | {"metrics": of.metrics.assign(**values)}) for of in grid]
@@ -176,6 +189,13 @@ def test_cliff_shows_mean_and_interval_per_rate(grid):
     )
     low, high = stats.t.interval(0.95, 2, 0.91, 0.01 / np.sqrt(3))
     np.testing.assert_allclose(bars.get_segments()[1][:, 1], (low, high))
+
+
+def test_phases_of_fresh_gradients_have_a_plain_axis(bench):
+    """Without any staleness, no bar has a length."""
+    run = bench("algorithm: sync_ps\ntask: {model: quadratic}\nstop: {updates: 3}\n")
+    left, _ = figures.split(run).axes
+    assert left.get_xlim() == (0, 1.15)
 
 
 def test_phases_count_the_updates_that_fell_into_them():
