@@ -63,10 +63,7 @@ class LocalAllReduce(Compressing, Reducing):
             collective = collective.of_bucket(ALL, encoder.size)
         reduce = collective.reduce
         params = node.weights.shape[1]
-        inner, outer = node.state or (
-            None,
-            self.outer().init(node.weights),
-        )
+        inner, outer = node.state or (None, self.outer().init(node.weights))
         inner = state_among_members(node, self.rule, inner)
         share = 1 / len(node.members)
         if self.weighting == "samples":
