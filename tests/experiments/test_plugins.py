@@ -201,7 +201,7 @@ WRONG = {
     "leaving:Mine": "leaving cannot be imported: SystemExit: 3 (*leaving.py, line 2)",
     "unfinished:Mine": "unfinished cannot be imported: SyntaxError: * (*unfinished.py, line 1)",
     "mine:number": "expected a class that serves as laggard.simulator.algorithms.base.Algorithm, but mine:number is 3",
-    "mine:function": "expected a class that serves as laggard.*.Algorithm, but mine:function is <function *>",
+    "mine:function": "expected a function that returns laggard.*, by its annotation*, got mine:function with no type*",
     "mine:Absolute": "expected a class *.Algorithm, but mine:Absolute does not derive from Algorithm",
     "mine:Bare": "expected a dataclass, got mine:Bare: write @dataclass(frozen=True) above it; its fields are its keys",
     "mine:Named": "mine:Named: name is a key of the config already: rename the field",
