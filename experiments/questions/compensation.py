@@ -367,7 +367,7 @@ LOWERS_ERROR = Question(
         ylabel="test accuracy (%)",
         xlabel="learning rate",
         log_x=True,
-        where={"study": "grid"},
+        where={"study": "choosing"},
     ),
 )
 NEARNESS = Question(
