@@ -361,12 +361,13 @@ LOWERS_ERROR = Question(
     },
     decide=decide_compensation,
     drawing=Picture(
-        "accuracy",
+        "error",
         "lr",
         "strength",
-        ylabel="test accuracy (%)",
+        ylabel="test error (%)",
         xlabel="learning rate",
         log_x=True,
+        log_y=True,
         where={"study": "choosing"},
     ),
 )

@@ -55,6 +55,7 @@ MOMENTUM = 0.9
 WIDTH = 8.0  # inches of a figure
 MOST_TICKS = 10
 """Settings of an axis that each have a tick."""
+ERROR = "error"  # of a figure: 1 minus the accuracy of the table
 LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 
 
@@ -228,6 +229,9 @@ def has_picture(question: Question, table: pd.DataFrame) -> bool:
 
 def _shown_rows(drawing: Picture, table: pd.DataFrame) -> pd.DataFrame:
     """The rows that a figure shows: of the seeds that report."""
+    if drawing.measure == ERROR:
+        accuracies, _ = reporting(select(table, measure="accuracy", **drawing.where))
+        return accuracies.assign(value=1 - accuracies["value"])
     rows, _ = reporting(select(table, measure=drawing.measure, **drawing.where))
     return rows
 
@@ -340,6 +344,8 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: floa
         axes.set_xticks(settings, [label_text(setting) for setting in settings])
     if drawing.log_y:
         logarithmic(axes)
+    if drawing.measure == ERROR:
+        axes.yaxis.set_major_formatter(PERCENT)
     if drawing.measure.startswith("accuracy"):
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0.0), min(high, 1.005))

@@ -107,7 +107,7 @@ class Picture:
     """The figure of a question: a measure against a setting, a line for each value of another.
 
     Attributes:
-        measure: the measure, one of the table's.
+        measure: the measure, one of the table's; or `error`, 1 minus the accuracy.
         x: the setting on the axis.
         lines: the setting that has a line for each value; empty for one line.
         panels: the setting that has a panel for each value; empty for one panel.

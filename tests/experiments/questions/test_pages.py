@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from laggard.experiments.cli import main
-from laggard.experiments.questions.catalogue import QUESTIONS
+from laggard.experiments.questions.catalogue import QUESTIONS, questions
 from laggard.experiments.questions.elsewhere import compare_answers
 from laggard.experiments.questions.pages import (
     BEGIN,
@@ -16,7 +16,11 @@ from laggard.experiments.questions.pages import (
     page_texts,
     with_numbers,
 )
-from laggard.experiments.questions.pictures import rates_picture, speedup_picture
+from laggard.experiments.questions.pictures import (
+    question_picture,
+    rates_picture,
+    speedup_picture,
+)
 from laggard.experiments.questions.question import Answer
 from laggard.experiments.questions.store import STORED, read_numbers
 from laggard.experiments.questions.words import Word, estimate
@@ -171,3 +175,13 @@ def test_pictures_have_panels_and_lines_of_targets():
     assert len(drawn.axes) == 4
     labels = drawn.axes[0].get_legend_handles_labels()[1]
     assert labels == ["to 98%", "to 90%"]
+
+
+def test_picture_of_error_is_1_minus_accuracy():
+    (question,) = questions(["compensation"])
+    own = dict(study="choosing", strength=0.0)
+    parts = [rows("accuracy", [0.9, 0.7], lr=0.1, **own), rows("accuracy", [0.4], lr=0.2, **own)]
+    (axes,) = question_picture(question, table(*parts)).axes
+    drawn = axes.containers[0].lines[0]
+    assert drawn.get_ydata() == pytest.approx([0.2, 0.6])
+    assert axes.get_yscale() == "log"
