@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from laggard.errors import members_of
 from laggard.experiments.config.by_value import MAIN, hash_of_definition, received
-from laggard.experiments.config.errors import ConfigError, format_value, suggest
+from laggard.experiments.config.errors import ConfigError, error_line, format_value, suggest
 from laggard.experiments.config.files import hash_of
 from laggard.models import TorchModule
 
@@ -313,10 +313,10 @@ def _names_in(base: type) -> list[str]:
 
 def describe_failure_in_plugin(error: BaseException) -> str:
     """An error that a plugin's code has led to, in one line; empty for another error."""
-    modules = {getattr(sys.modules.get(name), "__file__", None): name for name in _hashes}
+    files = {getattr(sys.modules.get(name), "__file__", None) for name in _hashes}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename in modules:
-            return _describe_failure(error, modules[frame.filename])
+        if frame.filename in files:
+            return f"{error_line(error)} ({frame.filename}, line {frame.lineno})"
     return ""
 
 

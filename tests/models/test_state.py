@@ -148,7 +148,7 @@ class Pair(nn.Linear):
     ("module", "text"),
     [
         (nn.Linear(6, 2), r"Linear: expected 3 logits, .* got \(2, 2\)"),
-        (nn.Flatten(0), r"Flatten: expected 3 logits, .*, got \(12,\)"),
+        (nn.Sequential(nn.Linear(6, 6), nn.Flatten(0)), r"expected 3 logits, .*, got \(12,\)"),
         (Pair(6, 3), "Pair: expected a tensor as output, got tuple"),
     ],
 )
