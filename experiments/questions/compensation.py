@@ -158,7 +158,7 @@ def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
     }
     number = ratios.pop("error over ASGD's: DC-ASGD-a, 4 workers")
     yield Answer(
-        asks="With 4 workers and a strength of 2, as in the paper?",
+        asks="Does compensation lower the error of 4 workers, at the paper's strength of 2?",
         says=f"{number.value:.2f} times ASGD's error",
         number=number,
         unit="times ASGD's error",
@@ -296,7 +296,7 @@ def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answe
     later = pd.concat(ratios, axis=1).mean(axis=1, skipna=False)
     number = estimate(later)
     yield Answer(
-        asks="More so later in training?",
+        asks="Does the compensated gradient get nearer later in training?",
         says=f"its distance in the last quarter is {number.value:.3f} times that in the first",
         number=number,
         unit="times, last quarter over first, along ASGD's runs",

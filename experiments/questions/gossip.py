@@ -134,7 +134,7 @@ def _gossip_with_more_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool)
     fewest, most = rows["nodes"].min(), rows["nodes"].max()
     number = points_ahead(_apart(rows, most), _apart(rows, fewest))
     return Answer(
-        asks="Does it cost more with more nodes?",
+        asks="Does gossip cost more accuracy with more nodes?",
         says=_says_points(f"SGP from {fewest:g} to {most:g} nodes", number),
         number=number,
         unit=f"points more that it is behind at {most:g} nodes than at {fewest:g}",
@@ -157,7 +157,7 @@ def _pairs(table: pd.DataFrame) -> Answer:
     exact_mean = by_seed(rows, "accuracy", method="all_reduce")
     number = points_behind(by_seed(rows, "accuracy", method="adpsgd"), exact_mean)
     return Answer(
-        asks="Does AD-PSGD, which waits for nobody?",
+        asks="Does AD-PSGD, whose nodes wait for nobody, cost accuracy?",
         says=_says_points("AD-PSGD with 16 nodes", number),
         number=number,
         unit="points, all-reduce minus AD-PSGD",

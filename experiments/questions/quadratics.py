@@ -129,7 +129,7 @@ def _middle(race: pd.DataFrame) -> Answer:
     late = select(rows, part="late")
     floor = ratio(_floor(late, least), _floor(late, most))
     return Answer(
-        asks="Between early and late, is it best to wait for a middle number of workers?",
+        asks="In the middle of a run, is it best to wait for a middle number of workers?",
         says=f"on a quadratic {is_middle_best}, at one rate for all",
         number=number,
         unit=f"times the loss of K = {middle:g} of {most:g} at K = 1 or {most:g}, the lesser",
@@ -166,7 +166,7 @@ def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
         why = "the best m is the least that was tried"
     quickest = workers_awaited(waits.method)
     answer = Answer(
-        asks=f"Times with a {tail} tail: does waiting for the quickest m workers do, too?",
+        asks=f"Is waiting for the quickest m as fast as asynchrony, with a {tail} tail of times?",
         says=f"on a quadratic m = {quickest} takes {number.value:.1f} times as long",
         number=number,
         unit="times asynchronous SGD's",

@@ -142,7 +142,7 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
     difference = estimate(taken[large, high] - taken[large, low])
     return [
         Answer(
-            asks="At equal epochs, does the larger rate lose more?",
+            asks="At equal epochs, does a delay cost more at a larger rate?",
             says=(
                 f"of what a batch of {large:g} learns, a delay of {BORNE} takes "
                 f"{taken[large, high].mean():.0%} at the larger rate, "
@@ -205,7 +205,7 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
     remains = _gain_of_warm_up(end, lowest)
     keeps = share(kept, len(runs))
     stays = Answer(
-        asks="Does that stay at the full rate?",
+        asks="Does the gain of a warm-up stay at the full rate?",
         says=f"{remains.mean.value:+.0f} points as long again after the warm-up",
         number=remains,
         unit="points at the end of the run",

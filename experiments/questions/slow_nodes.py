@@ -49,7 +49,7 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
     )
     own_loss = times_as_large(gossip[100], gossip[1])
     against_itself = Answer(
-        asks="What does it cost AD-PSGD that the node is 100 times slower?",
+        asks="What does it cost AD-PSGD that one node of 16 is 100 times slower?",
         says=f"{own_loss.value:.2f} times its own time" if own_loss.has_ratio else TOO_FEW_ARRIVE,
         number=own_loss,
         unit="times its time without a slow node",
@@ -139,7 +139,7 @@ def _workers_at_full_card(table: pd.DataFrame) -> Answer:
     kept = times_as_large(few / many * pace("adpsgd", few), pace("adpsgd", many))
     number = times_as_large(pace("async_ps", many), pace("adpsgd", many))
     return Answer(
-        asks="From how many workers on is it full, where a message takes 3 % of a gradient?",
+        asks="From how many workers on is a server's card full, at 3 % of a gradient a message?",
         says=f"near {enough.value:.0f}; AD-PSGD is {number.value:.2f} times as fast at {many:g}",
         number=number,
         unit=f"times the server's gradients a second with {many:g} workers",
