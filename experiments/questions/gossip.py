@@ -20,7 +20,7 @@ from laggard.experiments.questions.numbers import (
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
 from laggard.experiments.questions.slow_nodes import FULL_CARD, SLOW_NODE
-from laggard.experiments.questions.words import TOO_FEW_ARRIVE, SeedEstimate, exact
+from laggard.experiments.questions.words import SeedEstimate, exact, say_ratio
 
 
 def decide_late(table: pd.DataFrame) -> list[Answer]:
@@ -220,11 +220,10 @@ class _TimesToTarget:
 
 def _say_how_much_sooner(over: SeedEstimate, iterations: SeedEstimate, iteration: float) -> str:
     """The time of all-reduce over that of gossip, in parts, where enough seeds reach the target."""
-    if not over.has_ratio:
-        return TOO_FEW_ARRIVE
-    return (
+    return say_ratio(
+        over,
         f"{over.value:.1f} times sooner with 32 nodes: all-reduce needs {iterations.value:.1f} "
-        f"times as many iterations, each of which takes {iteration:.2f} times as long"
+        f"times as many iterations, each of which takes {iteration:.2f} times as long",
     )
 
 

@@ -15,7 +15,7 @@ from laggard.experiments.questions.numbers import (
     times_as_large,
 )
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
-from laggard.experiments.questions.words import TOO_FEW_ARRIVE, SeedEstimate
+from laggard.experiments.questions.words import SeedEstimate, say_ratio
 
 
 def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
@@ -50,7 +50,7 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
     own_loss = times_as_large(gossip[100], gossip[1])
     against_itself = Answer(
         asks="What does it cost AD-PSGD that one node of 16 is 100 times slower?",
-        says=f"{own_loss.value:.2f} times its own time" if own_loss.has_ratio else TOO_FEW_ARRIVE,
+        says=say_ratio(own_loss, f"{own_loss.value:.2f} times its own time"),
         number=own_loss,
         unit="times its time without a slow node",
         paper="one slow worker costs AD-PSGD little time, however slow it is",
@@ -69,13 +69,11 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
 
 def _say_who_is_faster(slowed: SeedEstimate, even: SeedEstimate) -> str:
     """The time of all-reduce over that of gossip with a slow node, and without one."""
-    if not slowed.has_ratio:
-        return TOO_FEW_ARRIVE
     faster = "gossip" if slowed.value > 1 else "all-reduce"
     says = f"{faster}: all-reduce that overlaps takes {slowed.value:.1f} times AD-PSGD's time"
-    if not even.has_ratio:
-        return says
-    return f"{says}; {even.value:.2f} where none is slow"
+    if even.has_ratio:
+        says += f"; {even.value:.2f} where none is slow"
+    return say_ratio(slowed, says)
 
 
 def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
@@ -110,7 +108,7 @@ def _cost_of_full_card(table: pd.DataFrame) -> Answer:
     number = full_over_free(measure)
     return Answer(
         asks="What does it cost that a server's card is full?",
-        says=f"{number.value:.1f} times as long" if number.has_ratio else TOO_FEW_ARRIVE,
+        says=say_ratio(number, f"{number.value:.1f} times as long"),
         number=number,
         unit="times the time of a free network",
         paper="asynchronous SGD is much worse where a server's traffic is congested",

@@ -2,9 +2,10 @@
 
 A row has the `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`, `dataset`, `model`,
 `device` and `run`. The role of a seed is `tune` where it chooses settings, `report` where it
-reports and had not been seen before, and `seen` where it had. No command writes `seen`: whoever
-changes a bar, a rate or a statistic changes `report` to `seen` in the table. A value is infinite
-where the run missed the target within its budget, and missing where the run was lost.
+reports and had not been seen before, and `seen` where it had. No command writes `seen`: after a
+change of a bar, a rate or a statistic, replace `report` by `seen` in the table by hand, for the
+seeds that have run. A value is infinite where the run missed the target within its budget, and
+missing where the run was lost.
 
 A `dataset`, `model` or `device` that all rows have in common stands once, in a line such as
 `# dataset: mnist` above the names of the columns.

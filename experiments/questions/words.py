@@ -16,8 +16,6 @@ from laggard.experiments.results.statistics import half_width
 
 LEAST_SEEDS = 8
 """Fewer seeds give a number and no verdict."""
-TOO_FEW_ARRIVE = "too few runs reach the target within the budget"
-"""What an answer says where a ratio of times has no value."""
 DRAWS = 2000
 """Bootstrap samples of the seeds, for the interval of a ratio of means."""
 
@@ -144,10 +142,18 @@ def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
     return SeedEstimate(number, middle, seeds, lost)
 
 
+def say_ratio(number: SeedEstimate, says: str) -> str:
+    """`says`, or that too few runs reach the target where the number of `says` is no ratio."""
+    if number.has_ratio:
+        return says
+    return "too few runs reach the target within the budget"
+
+
 def share(count: int, of: int) -> SeedEstimate:
     """A share of seeds with its exact interval.
 
-    At the upper end so few are seen with a probability of 2.5 %, at the lower end so many.
+    If the true share were the upper end, `count` or fewer of the seeds would be seen with a
+    probability of 2.5 %; if it were the lower end, `count` or more.
 
     Source: Clopper, Pearson (1934), Biometrika 26.
     """

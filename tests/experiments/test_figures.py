@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from laggard.experiments import figures
-from laggard.experiments.figures.delays import ROLLING
+from laggard.experiments.figures.delays import MAX_ROWS, ROLLING
 from laggard.experiments.figures.lines import LEARNT, Line
 from laggard.experiments.figures.style import AXIS_LABELS
 from laggard.experiments.results.measures import CURVES
@@ -329,6 +329,16 @@ def test_only_stalest_of_many_workers_is_coloured():
     figure = figures.staleness(result(workers=12))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["stalest worker", "mean"]
     assert "the stalest worker, 0; grey: the other 11" in words(figure)
+
+
+def test_ticks_of_fresh_gradients_are_whole_numbers(asynchronous):
+    fresh = asynchronous.updates.assign(staleness=0)
+    runs = [
+        SimpleNamespace(**vars(asynchronous) | {"updates": fresh, "number": number})
+        for number in range(MAX_ROWS + 1)
+    ]
+    (axes,) = figures.staleness(runs, label=lambda run: f"run {run.number}").axes
+    assert (axes.get_xticks() % 1 == 0).all()
 
 
 def test_panels_of_learning_span_the_same_time(asynchronous):

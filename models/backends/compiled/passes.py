@@ -323,7 +323,9 @@ def backward(
     batch: int,
     gradient: Floats,
 ) -> None:
-    """Add the gradient of each step to `gradient` `(params,)`, from the last step to the first."""
+    """Add the gradient of each step to `gradient` `(params,)`, from the last step to the first that
+    needs one.
+    """
     for number in range(len(steps) - 1, -1, -1):
         step = steps[number]
         if step[GY] < 0:  # nothing before it has parameters

@@ -8,7 +8,7 @@ import pytest
 
 from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
 from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
-from laggard.experiments.questions.words import TOO_FEW_ARRIVE, Word
+from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import CASES, rows, spread, table
 
 
@@ -108,8 +108,8 @@ def test_no_ratio_where_one_side_misses_target(method):
     numbers = slow_node(True, "report")
     misses = (numbers["method"] == method) & (numbers["measure"] == "time_to_0.9")
     main, bears = decide_slow_node(numbers.assign(value=numbers["value"].mask(misses, math.inf)))
-    assert main.says == TOO_FEW_ARRIVE
-    assert (bears.says == TOO_FEW_ARRIVE) == (method == "adpsgd")
+    assert "too few" in main.says
+    assert ("too few" in bears.says) == (method == "adpsgd")
 
 
 @CASES
@@ -171,5 +171,5 @@ def test_opponent_that_never_reaches_the_target_is_slower():
     numbers = slow_network("report", 4.0, 2.0)
     late = (numbers["method"] == "all_reduce") & (numbers["measure"] == "epochs_to_0.9")
     ring, _ = decide_time(numbers.assign(value=numbers["value"].mask(late, math.inf)))
-    assert ring.says == TOO_FEW_ARRIVE
+    assert "too few" in ring.says
     assert ring.judgement.word is Word.AGREES
