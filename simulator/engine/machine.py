@@ -74,6 +74,7 @@ class Machine(Node):
         self.version, self.weight, self.incarnation = 0, 1.0, 0
         self.mixings = -1  # setting the initial weights makes it 0
         self.mailbox = Mailbox(services.crashes)
+        self._weights = start
         self.weights = start
         self.spent = [0.0, 0.0, 0.0, 0.0]
         self._peers: NodePeers | None = None  # made when it is needed
@@ -85,6 +86,7 @@ class Machine(Node):
 
     def _set_weights(self, weights: Tensor) -> None:
         if self._services.reached is None:  # after the end nothing counts
+            self._check_model(weights)
             self.mixings += 1
             self._weights = stamp(weights, self)
 
@@ -233,10 +235,27 @@ class Machine(Node):
         if services.applies(gradients):
             if services.recoveries is not None:
                 services.recoveries.applies(self)
+            self._check_model(weights)
             self.version += 1
             self._weights = stamp(weights, self)
             if state is not None:
                 self.state = state
+
+    def _check_model(self, weights: Tensor) -> None:
+        """Raise TypeError unless these are weights like those that the node has.
+
+        Others would fail far from here, or not at all: arithmetic broadcasts shapes and widens
+        precisions.
+        """
+        present = self._weights
+        shape, precision = getattr(weights, "shape", None), getattr(weights, "dtype", None)
+        if shape == present.shape and precision == present.dtype:
+            return
+        expected = f"a tensor {tuple(present.shape)} of {present.dtype}"
+        got = type(weights).__name__
+        if shape is not None and precision is not None:
+            got = f"{got} {tuple(shape)} of {precision}"
+        raise TypeError(f"the model of node {self.rank}: expected {expected}, got {got}")
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:

@@ -230,5 +230,8 @@ class Node(Protocol):
         """One update: the model becomes `weights`, its version grows by 1, `gradients` are applied.
 
         `state` is stored in checkpoints beside the weights: the optimiser's state.
+
+        Raises:
+            TypeError: the weights have another shape or precision than the node's model.
         """
         ...

@@ -17,6 +17,7 @@ from laggard.simulator import (
     Stop,
     simulate,
 )
+from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.network.topology import Exponential
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
@@ -292,6 +293,29 @@ def test_weights_changed_in_place_raise():
         RuntimeError, match=r"weights at which worker 0 computes since 0 s were changed in place"
     ):
         run(worker, task=Quadratic(), workers=1)
+
+
+CHANGES = {
+    "fewer axes": lambda weights: weights[0],
+    "more members": lambda weights: weights.repeat(3, 1),
+    "other precision": lambda weights: weights.double(),
+    "a gradient": lambda weights: Gradient(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_unlike_weights_are_refused_where_they_are_set(change):
+    def applies(node):
+        gradient = yield node.compute(node.weights)
+        node.apply(change(node.weights), [gradient])
+
+    def mixes(node):
+        yield node.work(1.0)
+        node.weights = change(node.weights)
+
+    for worker in (applies, mixes):
+        with pytest.raises(TypeError, match=r"model of node 0: expected a tensor \(1, 1\)"):
+            run(worker, task=Quadratic(), workers=1)
 
 
 def test_weights_may_change_before_they_are_read():
