@@ -23,7 +23,12 @@ def number_text(number: SeedEstimate, unit: str = "") -> str:
 
 
 def interval_text(shown: Interval) -> str:
-    """A value with the ends of its interval, to as many digits as the interval allows."""
+    """A value with the ends of its interval, to as many digits as the interval allows.
+
+    Example:
+        >>> interval_text(Interval(-0.3, -57.2, 0.4))
+        '0 (-57, 0)'
+    """
     if math.isnan(shown.value):
         return "no mean"
     if math.isinf(shown.value):
@@ -34,8 +39,9 @@ def interval_text(shown: Interval) -> str:
     if width <= 1e-9 * abs(shown.value):
         return f"{shown.value:,.3g}"
     digits = max(0, 1 - math.floor(math.log10(width)))
-    ends = f"{shown.low:,.{digits}f}, {shown.high:,.{digits}f}"
-    return f"{shown.value:,.{digits}f} ({ends})"
+    # z: a small negative number is 0, not -0
+    value, low, high = (f"{number:z,.{digits}f}" for number in shown)
+    return f"{value} ({low}, {high})"
 
 
 def paper_text(answer: Answer) -> str:
