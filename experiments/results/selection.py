@@ -80,7 +80,8 @@ def best(
         over: one swept key, or several; none may be a seed.
         by: `accuracy` or `loss`: the best mean at the end, where a diverged member has accuracy 0
             and infinite loss. `time` or `updates`: the most seeds that reach the target, then the
-            least mean of these. Default: accuracy if measured, else loss.
+            least mean of these; where no seed of any setting reaches it, the best accuracy at the
+            end, or the least loss. Default: accuracy if measured, else loss.
         target: the target, as in `measure_runs`.
 
     Raises:
@@ -96,7 +97,7 @@ def best(
         if key not in results.keys or is_seed(key):
             problem = "expected a swept key that is not a seed, to choose the best over"
             raise ValueError(f"{key}: {problem}")
-    measured = measure_runs(results, CRITERIA[by], target)
+    measured = measure_criterion(results, by, target)
     seed = _seed_key(results.keys)
     others = [key for key in results.keys if key not in keys and not is_seed(key)]
     rows = []
@@ -120,14 +121,30 @@ def best(
     )
 
 
+def measure_criterion(results: Results, by: str, target: float | None = None) -> pd.DataFrame:
+    """A row per run and member with the `value` that a criterion compares.
+
+    Where it is a time to a target also `end`, the accuracy at the end, or minus the loss: it orders
+    settings of which no member reaches the target.
+    """
+    measured = measure_runs(results, CRITERIA[by], target)
+    if by in ("accuracy", "loss"):
+        return measured
+    if "test_accuracy" in results.metrics:
+        end = measure_runs(results, "accuracy")["value"].fillna(0.0)
+    else:
+        end = -measure_runs(results, "loss")["value"].fillna(np.inf)
+    return measured.assign(end=end)
+
+
 def best_settings(
     measured: pd.DataFrame, keys: Sequence[str], over: Sequence[str], by: str
 ) -> pd.DataFrame:
     """The setting of `over` that is best on all seeds, a row for each setting of the other keys.
 
     Args:
-        measured: a row per run and member: the swept `keys`, and its `value` as `measure_runs`
-            gives it.
+        measured: a row per run and member: the swept `keys`, and its `value` as
+            `measure_criterion` gives it, perhaps with `end`.
         by: the criterion, as in `best`.
     """
     others = [key for key in keys if key not in over and not is_seed(key)]
@@ -186,7 +203,7 @@ def _choose_setting(table: pd.DataFrame, keys: Sequence[str], by: str) -> dict[s
     """The best setting of `keys` in a table of members, with `edge` and `tied`."""
     scores = {}
     for setting, members in groups(table, keys):
-        scores[setting] = _score(members["value"].to_numpy(float), by)
+        scores[setting] = _score(members, by)
     top = max(scores.values())
     ties = [setting for setting, score in scores.items() if score == top]
     settings = dict(zip(keys, ties[0], strict=True))
@@ -202,16 +219,19 @@ def _is_at_edge(value: Any, column: pd.Series) -> bool:
     return bool(value == min(grid) or value == max(grid))
 
 
-def _score(values: np.ndarray, by: str) -> tuple[float, float]:
+def _score(members: pd.DataFrame, by: str) -> tuple[float, float]:
     """The score of a setting's members: greater is better."""
+    values = members["value"].to_numpy(float)
     finite = np.isfinite(values)
     if by == "accuracy":
         return float(np.where(finite, values, 0).mean()), 0.0
     if by == "loss":
         return -float(np.where(finite, values, np.inf).mean()), 0.0
-    if not finite.any():
-        return 0.0, 0.0
-    return float(finite.mean()), -float(values[finite].mean())
+    if finite.any():
+        return float(finite.mean()), -float(values[finite].mean())
+    if "end" in members:
+        return 0.0, float(members["end"].mean())
+    return 0.0, 0.0
 
 
 def _restrict(

@@ -8,9 +8,9 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.tuning import ReportingRun, reporting_runs, tune_of, tuning_config
-from laggard.experiments.results.measures import groups, measure_runs
+from laggard.experiments.results.measures import groups
 from laggard.experiments.results.results import Results
-from laggard.experiments.results.selection import CRITERIA, best_settings
+from laggard.experiments.results.selection import best_settings, measure_criterion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ def choose_settings(config: Config, results: Results) -> "pd.DataFrame":
     targets: Sequence[float | None] = tune.targets or [None]
     for target in targets:
         try:
-            measured = measure_runs(results, CRITERIA[by], target)
+            measured = measure_criterion(results, by, target)
         except ValueError as error:
             raise ConfigError("tune", str(error)) from None
         chosen = best_settings(measured, results.keys, tune.keys, by)

@@ -160,6 +160,15 @@ def test_best_by_time_reaches_the_target_most_often(results):
         assert scores[lr] == min(scores.values())
 
 
+def test_best_by_time_is_most_accurate_where_all_miss(results):
+    unreached = best(results, ["learning.lr"], by="time", target=1.0)
+    by_accuracy = best(results, ["learning.lr"], by="accuracy")
+    assert list(unreached.table["learning.lr"]) == list(by_accuracy.table["learning.lr"])
+    assert unreached.results.names == by_accuracy.results.names
+    # the first of the grid is not the most accurate, so that a tie would be seen
+    assert 0.002 not in list(unreached.table["learning.lr"])
+
+
 def scored(monkeypatch, results, accuracies):
     """Has every member of `results` end at the accuracy of its lr, or of its lr and seed."""
     real = measures.measure_runs
