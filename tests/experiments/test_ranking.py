@@ -47,7 +47,10 @@ def test_methods_are_ranked_by_time_at_best_rates(grid):
 
 
 def test_missed_target_names_the_budget_to_raise(toy, tmp_path):
-    results = swept(toy, tmp_path, METHODS, "evaluate.target_accuracy=0.999")
+    # the wild one diverges, which no larger budget mends
+    axes = "rate: {good: {learning.lr: 0.05}, wild: {learning.lr: 1.0e+38}}"
+    results = swept(toy, tmp_path, axes, "evaluate.target_accuracy=0.999")
+    assert {result.manifest["reached"] for result in results} == {"epochs", "diverged"}
     highest = measure_runs(results, "accuracy")["value"].max()
     (line,) = [note for note in rank(results).notes if note.startswith("no run reached 99.9 %")]
     assert f"{100 * highest:.4g} %" in line
