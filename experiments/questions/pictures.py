@@ -93,6 +93,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 def describe_rates(table: pd.DataFrame) -> str:
     """The caption: accuracies at one rate for all delays, and at each delay's best."""
     grid = _whole_grid(table)
+    seeds = grid["seed"].nunique()
     chance = float(grid["value"].min())
     grid = grid.assign(value=grid["value"].mask(grid["lost"], chance))
     at_usual, at_best = [], []
@@ -108,8 +109,9 @@ def describe_rates(table: pd.DataFrame) -> str:
         at_best.append(f"{name} {cost:.1f} points")
     one_rate = " and ".join(at_usual)
     return (
-        f"At one rate for all, {usual_rate(grid):.1g}, accuracy is at chance: {one_rate}. Each at its "
-        f"best rate, a delay of {longest:g} updates costs {' and '.join(at_best)}."
+        f"Means of the {seeds} seeds that ran the whole grid. At one rate for all, "
+        f"{usual_rate(grid):.1g}, accuracy is at chance: {one_rate}. Each at its best rate, a delay "
+        f"of {longest:g} updates costs {' and '.join(at_best)}."
     )
 
 
