@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, cast
 
@@ -49,6 +49,14 @@ A sum of 10^6 terms of 0.1 is off by 1.3e-11.
 """
 
 
+MAX_CANCELLED = 10_000
+"""Cancelled events in the queue, besides as many as there are others, above which they leave it."""
+
+
+class CancelledCallbacks(list[Callable[[Event], None]]):
+    """The callbacks of a cancelled event, by which it is found in the queue."""
+
+
 class Clock(Environment):
     """SimPy's environment, with a queue for the present instant and with void events.
 
@@ -56,7 +64,9 @@ class Clock(Environment):
     messages, and a heap of 65,536 entries would be slow. SimPy's own `run` and `step` do not see
     that queue: `run_to_end` runs the clock.
 
-    Void events do not keep the clock running: cancelled ones, limits and evaluations.
+    Void events do not keep the clock running: cancelled ones, limits and evaluations. Cancelled ones
+    wait in the queue for their moment, since a heap gives up only its first entry. If they were
+    never removed, time-outs longer than the run would fill the memory.
 
     Attributes:
         stopped: set this to end the run after the present event.
@@ -83,6 +93,8 @@ class Clock(Environment):
             self.after_work = self._after_work
         self._instant: deque[Event] = deque()
         self._void = 0
+        self._cancelled = 0  # of the void events
+        self._most_cancelled = MAX_CANCELLED
         self.stopped = False
 
     def after(self, delay: float, event: Event) -> None:
@@ -181,17 +193,52 @@ class Clock(Environment):
 
     def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
         """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
+        if call is None:
+            self._withdraw(event)
+            return
         callbacks: list[Callable[[Event], None]] = []
 
         def pass_by(_: Event) -> None:
             self._void -= 1
             callbacks.clear()  # processes that still wait for it never resume
-            if call is not None:
-                call()
+            call()
 
         self._void += 1
         callbacks.append(pass_by)
         event.callbacks = callbacks
+
+    def _withdraw(self, event: Event) -> None:
+        """Make the scheduled `event` void, and remove such events once they are many."""
+        callbacks = CancelledCallbacks()
+
+        def pass_by(_: Event) -> None:
+            self._void -= 1
+            self._cancelled -= 1
+            callbacks.clear()  # processes that still wait for it never resume
+
+        self._void += 1
+        self._cancelled += 1
+        callbacks.append(pass_by)
+        event.callbacks = callbacks
+        if self._cancelled > self._most_cancelled:
+            self._remove_cancelled()
+
+    def _remove_cancelled(self) -> None:
+        """Remove cancelled events from the heap, which leaves the order of all others.
+
+        The next removal is due after as many as there are other events: amortised, a step for each.
+        Limits and evaluations are not counted, so that a run that continues with another limit has
+        the same queue.
+        """
+        queue = self._queue
+        left = [entry for entry in queue if not isinstance(entry[-1].callbacks, CancelledCallbacks)]
+        removed = len(queue) - len(left)
+        self._void -= removed
+        self._cancelled -= removed
+        queue[:] = left  # the same list, which `run_to_end` reads
+        heapify(queue)
+        others = len(queue) - (self._void - self._cancelled)
+        self._most_cancelled = self._cancelled + MAX_CANCELLED + others
 
     def call_in(self, delay: float, call: Callable[[], None]) -> Event:
         """Call `call()` in `delay` seconds; the event keeps the clock running until then."""

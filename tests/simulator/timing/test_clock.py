@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
-from laggard.simulator.timing.clock import LAST, NEW_OBJECTS_PER_WORKER, Clock, rare_collections
+from laggard.simulator.timing.clock import (
+    LAST,
+    MAX_CANCELLED,
+    NEW_OBJECTS_PER_WORKER,
+    Clock,
+    rare_collections,
+)
 from laggard.simulator.timing.distributions import Exponential
 
 PRIORITIES = (simpy.events.URGENT, simpy.events.NORMAL, LAST)
@@ -76,6 +82,29 @@ def test_cycle_leaves_nothing_for_collector(name):
             gc.enable()
     assert left[1:] == [0] * (len(left) - 1)
     assert len(left) >= 3
+
+
+def test_cancelled_events_leave_queue():
+    clock, passed, longest = Clock(), [], 0
+    others = 500
+
+    def cancel_two():
+        nonlocal longest
+        passed.append(clock.now)
+        for delay in (1e9, 3.5):
+            clock.cancel(clock.call_in(delay, lambda: passed.append("cancelled")))
+        longest = max(longest, len(clock._queue))
+        if len(passed) < 3 * MAX_CANCELLED:
+            clock.call_in(1.0, cancel_two)
+
+    for number in range(others):
+        clock.call_in(2e9 + number, lambda: None)
+    clock.call_in(1.0, cancel_two)
+    clock.run_to_end()
+    assert passed == list(range(1, 3 * MAX_CANCELLED + 1))
+    assert clock.now == 2e9 + others - 1
+    assert longest <= MAX_CANCELLED + 2 * others + 10
+    assert clock.pending == 0
 
 
 def test_node_has_at_most_thirty_attributes():
