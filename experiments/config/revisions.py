@@ -112,6 +112,14 @@ def _schedules_few_members(config: "Config") -> bool:
     return bool(config.as_dict()["learning"]["schedule"] != {"name": "constant"})
 
 
+def _draws_for_fragments(config: "Config") -> bool:
+    """Whether nodes compress fragments of a model by random draws."""
+    compress = getattr(config.algorithm, "compress", None)
+    if compress is None or compress.name not in ("random_k", "qsgd"):
+        return False
+    return getattr(config.algorithm, "fragments", 1) > 1
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -153,6 +161,8 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "answers after returns": (1, _answers_returning_workers),
     # a schedule in epochs counts the mini-batches of the nodes that are up (`state_among_members`)
     "epochs of members": (1, _schedules_few_members),
+    # each message of a node draws anew, also of another fragment (`Compressing.encoders`)
+    "draws of fragments": (1, _draws_for_fragments),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),
 }

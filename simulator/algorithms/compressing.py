@@ -1,8 +1,9 @@
 """Methods whose nodes may compress what they send, and servers that may compress their answers."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
@@ -54,17 +55,21 @@ class Compressing(Algorithm):
             expected = "null where servers crash: a restored one lacks what it was sent"
             raise InvalidSettingError(name, key, expected, compress.name)
 
-    def encoder(self, node: Node, params: int | None = None) -> Whole:
-        """The encoder of a node's messages.
+    def encoder(self, node: Node) -> Whole:
+        """The encoder of a node's messages, each of a whole model."""
+        (encoder,) = self.encoders(node, [node.weights.shape[1]])
+        return encoder
+
+    def encoders(self, node: Node, parts: Sequence[int]) -> Sequence[Whole]:
+        """The encoders of a node that sends its model in parts; each message draws anew.
 
         Args:
-            params: the numbers in a message; those of the model by default.
+            parts: the number of parameters of each part.
         """
         if self.compress is None:
-            return Whole()
-        if params is None:
-            params = node.weights.shape[1]
-        return Encoder(self.compress, node.rank, params)
+            return [Whole() for _ in parts]
+        numbers = count(1)
+        return [Encoder(self.compress, node.rank, params, numbers) for params in parts]
 
 
 class Answers:

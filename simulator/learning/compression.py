@@ -5,9 +5,10 @@ thresholds and no entropy coding.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from operator import add, sub
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -253,15 +254,24 @@ class Whole:
 
 
 class Encoder(Whole):
-    """A node's side of compression: the compressed values that it sends, and its memory."""
+    """A node's side of compression: the compressed values that it sends, and its memory.
 
-    def __init__(self, compress: Compress, rank: int, params: int) -> None:
+    Args:
+        numbers: gives each message its number, from 1 on. The encoders of a node that sends its
+            model in parts share it, or messages of several parts would have the same draws.
+    """
+
+    def __init__(
+        self, compress: Compress, rank: int, params: int, numbers: Iterator[int] | None = None
+    ) -> None:
         self.size = compress.size(params)
         self.seconds = compress.codec_seconds
         self._compress = compress
         self._rank = rank
         self._learns = params > 0
-        self._calls = 0
+        if numbers is None:
+            numbers = count(1)
+        self._numbers = numbers
         self._memory: Promise | None = None  # e, or h of ef21; None is 0
         self._sent: list[tuple[GradientPromise, Promise]] = []  # messages that may be dropped
 
@@ -273,8 +283,7 @@ class Encoder(Whole):
         """
         if not self._learns:
             return value
-        self._calls += 1
-        compress = partial(self._compress.apply, rank=self._rank, call=self._calls)
+        compress = partial(self._compress.apply, rank=self._rank, call=next(self._numbers))
         if self._compress.feedback == "none":
             return Derived((value,), compress)
         self._take_back()

@@ -34,6 +34,8 @@ RETURN = "cluster.slowdowns=[{worker: 0, at: 0.85, back: 0.9}]"
 CHURN = "cluster.members={uptime: {law: exponential, mean: 9}, downtime: 1}"
 SHRINKS = "algorithm={name: dpsgd, on_crash: shrink}"
 WARMUP = "learning.schedule={name: warmup, length: 1}"
+RANDOM = "compress: {name: random_k, keep: 0.5, feedback: none}"
+QSGD = "compress: {name: qsgd, levels: 4, feedback: none}"
 TOUCHED = [
     # decimal moments
     ["stop.time=0.9"],
@@ -62,6 +64,9 @@ TOUCHED = [
     ["algorithm={name: async_diloco, grace: 0.5}", CHURN],
     # schedules of the nodes that are up
     [SHRINKS, CHURN, WARMUP],
+    # draws of fragments
+    [f"algorithm={{name: streaming_diloco, collective: mesh, {RANDOM}}}"],
+    [f"algorithm={{name: decoupled_diloco, {QSGD}}}"],
     # sends over a slow card that nobody answers
     ["algorithm=k_batch_sync", SLOW],
     ["algorithm={name: downpour, n_fetch: 3}", SLOW],
@@ -87,6 +92,9 @@ UNTOUCHED = [
     ["algorithm=async_diloco", CHURN],
     ["algorithm={name: k_sync, cancel: true}", CHURN],
     ["algorithm=sync_ps", "cluster.members={uptime: {law: exponential, mean: 9}}"],
+    [f"algorithm={{name: decoupled_diloco, fragments: 1, {QSGD}}}"],
+    ["algorithm={name: decoupled_diloco, compress: {name: top_k, keep: 0.5, feedback: none}}"],
+    [f"algorithm={{name: diloco, average: updates, {RANDOM}}}"],
     ["algorithm=all_reduce", SLOW],
     ["algorithm=all_reduce", "cluster.network={latency: 0.01, rendezvous: true}"],
     ["algorithm=sgp", LATE],

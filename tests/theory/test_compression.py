@@ -197,6 +197,24 @@ def test_one_fragment_is_compressed_as_a_model():
     close(text, one, two, source="derived")
 
 
+@pytest.mark.parametrize("name", ["streaming_diloco", "decoupled_diloco"])
+def test_every_message_of_fragments_draws_anew(name, monkeypatch):
+    """Two fragments of a node at the same draws would round, or leave out, the same numbers."""
+    draws, apply = [], Compress.apply
+
+    def watch(compress, values, rank, call):
+        draws.append((rank, call))
+        return apply(compress, values, rank, call)
+
+    monkeypatch.setattr(Compress, "apply", watch)
+    compress = Compress("random_k", keep=0.4, feedback="none")
+    algorithm = method(name, Rule(lr=0.1), local_steps=4, fragments=2, compress=compress)
+    simulate(UNEVEN, algorithm, quadratic(), stop=Stop(updates=8))
+    repeated = len(draws) - len(set(draws))
+    equal(f"{name}: messages with the draws of another", 0, repeated, source="derived")
+    assert len(draws) >= 2 * UNEVEN.workers
+
+
 ALONE = {
     "sync_ps": {},
     "k_sync, cancel": {"cancel": True},
@@ -281,8 +299,8 @@ def with_encoders(name):
     right = ALGORITHMS[name]
 
     class Watched(right):
-        def encoder(self, node, params=None):
-            encoder = right.encoder(self, node, params)
+        def encoder(self, node):
+            encoder = right.encoder(self, node)
             encode = encoder.encode
             one = Coded(encoder, [], [])
 

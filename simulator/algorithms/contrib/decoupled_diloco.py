@@ -170,7 +170,7 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
         begun = [0] * self.fragments  # the step after which each fragment was read
         gradients = list[GradientPromise]()
         sent = Outgoing(self.outstanding)
-        encoders = [self.encoder(node, anchor.shape[1]) for anchor in anchors]
+        encoders = self.encoders(node, [anchor.shape[1] for anchor in anchors])
         for step in count(1):
             gradient = yield node.compute(model, read)
             model, state = self.rule.update(model, [gradient], state)

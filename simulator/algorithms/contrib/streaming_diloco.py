@@ -120,11 +120,9 @@ class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
     def exchange(self, node: Node) -> Role:
         """Average fragments in turn, and make the outer steps."""
         whole = self.collective_of(node.group_size)
-        states, encoders = [], []
-        for fragment in range(self.fragments):
-            part = node.weights[:, self.columns(node, fragment)]
-            states.append(self.outer().init(part))
-            encoders.append(self.encoder(node, part.shape[1]))
+        parts = [node.weights[:, self.columns(node, number)] for number in range(self.fragments)]
+        states = [self.outer().init(part) for part in parts]
+        encoders = self.encoders(node, [part.shape[1] for part in parts])
         while True:
             _, (turn, model, gradients) = yield node.receive(tag=DUE)
             fragment = turn % self.fragments
