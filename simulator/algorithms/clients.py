@@ -24,7 +24,7 @@ from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions.distribution import is_same_for_all
 from laggard.simulator.timing.events import Event
-from laggard.simulator.timing.slowdowns import Crash
+from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Recorded, Window
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # draws that decide whether a client can answer within its time-out
 ROUNDS_DRAWN = 1000
 MINI_BATCHES_DRAWN = 1_000_000  # in all of these rounds together, at most
+MAX_GIVEN_UP = 20_000
+"""Requests in a row given up, plus ten per worker, after which a run is stalled."""
 
 
 class ClientAnswer(NamedTuple):
@@ -78,6 +80,7 @@ class Clients:
         self._samples: dict[int, int] = {}  # samples of each client that has announced itself
         self.idle: list[int] = []
         self._resting: set[int] = set()  # the clients in `idle`, which may be a million
+        self._given_up = 0  # requests in a row
 
     @property
     def busy(self) -> int:
@@ -146,6 +149,7 @@ class Clients:
         if asked is None:  # too late
             drop(gradients)
             return None
+        self._given_up = 0
         return ClientAnswer(client, asked[0], result, gradients, samples)
 
     def give_up(self) -> None:
@@ -154,7 +158,12 @@ class Clients:
 
     def _give_up(self, moment: float) -> None:
         """Give up those whose time-out is over at `moment` (s)."""
-        self._asked = {client: asked for client, asked in self._asked.items() if asked[1] > moment}
+        left = {client: asked for client, asked in self._asked.items() if asked[1] > moment}
+        self._given_up += len(self._asked) - len(left)
+        self._asked = left
+        if self._given_up > MAX_GIVEN_UP + 10 * self._node.workers:
+            timeout = f"algorithm.timeout = {self._timeout:g} s"
+            self._node.stall(f"{self._given_up:,} requests in a row had no answer within {timeout}")
 
 
 def drop(gradients: Sequence[GradientPromise]) -> None:
@@ -194,14 +203,12 @@ class Federated(Algorithm):
         ends = stop.time is not None or stop.gradients is not None
         if ends or self.timeout is None:
             return
-        if any(not isinstance(slowdown, Crash) for slowdown in cluster.slowdowns):
-            return  # the factor of a slowdown may be below 1
-        law = cluster.compute
+        law, factor = cluster.compute, least_factor(cluster)
         if not is_same_for_all(law):  # some workers may be faster
             return
         rounds = max(1, min(ROUNDS_DRAWN, MINI_BATCHES_DRAWN // self.local_steps))
         durations = law.draw(np.random.default_rng(0), rounds * self.local_steps)
-        fastest = durations.reshape(rounds, self.local_steps).sum(axis=1).min()
+        fastest = factor * durations.reshape(rounds, self.local_steps).sum(axis=1).min()
         if fastest > self.timeout:
             shortest = f"the shortest of {rounds} times drawn for {self.local_steps} local steps"
             expected = f"at least {fastest:.3g} s, {shortest}, or a stop.time"
@@ -241,6 +248,26 @@ class ModelClients(Compressing, Federated):
                 yield node.work(encoder.seconds)
                 model = read + encoder.encode_change(model - read, gradients[-1])
             node.send(SERVER, (model, gradients, node.samples), size=encoder.size)
+
+
+def least_factor(cluster: Cluster) -> float:
+    """The least factor on the compute times of a worker, at any time; 0 where it is not known."""
+    least = dict.fromkeys(range(cluster.workers), 1.0)
+    for slowdown in cluster.slowdowns:
+        if isinstance(slowdown, Crash):
+            continue
+        if isinstance(slowdown, Recorded):
+            for rank, factors in slowdown.by_worker.items():  # 1 before the first row
+                least[rank] *= min(factors.values)
+        elif isinstance(slowdown, Factor):
+            for rank in slowdown.ranks:
+                least[rank] *= slowdown.factor
+        elif isinstance(slowdown, Window | Markov):
+            for rank in slowdown.ranks:
+                least[rank] *= min(slowdown.factor, 1.0)
+        else:
+            return 0.0  # a plugin
+    return min(least.values())
 
 
 def check_in_flight(algorithm: Algorithm, key: str, cluster: Cluster) -> None:

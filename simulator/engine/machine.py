@@ -228,6 +228,9 @@ class Machine(Node):
     def down(self, peer: int) -> Event:
         return self._services.faults.down(self.rank, peer)
 
+    def stall(self, reason: str) -> None:
+        self._services.stall(reason)
+
     def apply(
         self, weights: Tensor, gradients: Sequence[GradientPromise], state: Any = None
     ) -> None:

@@ -235,3 +235,10 @@ class Node(Protocol):
             TypeError: the weights have another shape or precision than the node's model.
         """
         ...
+
+    def stall(self, reason: str) -> None:
+        """End a run as `stalled` that would go on for ever, since nothing leads to an update.
+
+        Not where `stop.time` or `stop.gradients` ends it.
+        """
+        ...

@@ -106,6 +106,10 @@ class Services(Protocol):
         """End the run: a limit has been `reached`."""
         ...
 
+    def stall(self, reason: str) -> None:
+        """End the run as stalled, unless a limit of time or gradients ends it."""
+        ...
+
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
         """The function that gives the next of node `rank`'s `seconds`."""
         ...

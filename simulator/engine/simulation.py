@@ -287,6 +287,13 @@ class Simulation:
         self.reached = self.reached or reached
         self.env.stopped = True
 
+    def stall(self, reason: str) -> None:
+        """End the run as stalled, unless a limit of time or gradients ends it."""
+        if self._stop.time is not None or self._stop.gradients is not None:
+            return
+        self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {reason}"
+        self.end("stalled")
+
     def _outcome(self) -> Outcome:
         if self.lock_step is not None:
             tally = self.lock_step.tally(self.reached)

@@ -247,6 +247,18 @@ def test_arrivals_before_the_time_out():
     mean_is(text, 10 * (1 - np.exp(-0.7)), arrivals, source="exponential law")
 
 
+@pytest.mark.parametrize("name", ["fedasync", "fedbuff", "fedavg"])
+@pytest.mark.parametrize("stop", [Stop(epochs=1), Stop(epochs=1, time=90)], ids=["epochs", "time"])
+def test_run_that_no_client_answers_in_time_stalls(name, stop, monkeypatch):
+    """The network, which no check of the settings sees, takes longer than the time-out."""
+    monkeypatch.setattr("laggard.simulator.algorithms.clients.MAX_GIVEN_UP", 50)
+    cluster = Cluster(4, Constant(0.1), network=Network(latency=0.5))
+    algorithm = method(name, Rule(), local_steps=1, timeout=0.9)
+    outcome = simulate(cluster, algorithm, stop=stop)
+    assert outcome.reached == ("time" if stop.time else "stalled")
+    assert outcome.progress.samples == 0
+
+
 class Uneven(Quadratic):
     """Losses of clients that learn from 1, 2, 3 and 6 samples."""
 
