@@ -3,7 +3,7 @@
 torch and pandas are imported only when a command runs that needs them.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -83,8 +83,19 @@ def add_scale(parser: ArgumentParser) -> None:
 def add_jobs(parser: ArgumentParser) -> None:
     """Add the option for the number of parallel runs."""
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="parallel runs (default: one for each core)"
+        "--jobs", type=job_count, metavar="N", help="parallel runs (default: one for each core)"
     )
+
+
+def job_count(text: str) -> int:
+    """A number of parallel runs, at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
+    return number
 
 
 def split_overrides(words: list[str]) -> tuple[list[str], list[str]]:

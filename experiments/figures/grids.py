@@ -91,7 +91,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
     measure = measures_of(results)[0]
     means = table.groupby(["panel", x, y])["learnt"].mean()
     colours, extend = _colour_map(means, measure, results)
-    panels.notes = [f"cells: mean of n = {counts(table.groupby(['panel', x, y]).size())}"]
+    panels.notes = [f"cells: {describe_seeds(table.groupby(['panel', x, y]).size())}"]
     if table["learnt"].isna().any():
         panels.notes.append("hatched: diverged")
     with panels.figure(size, path, columns) as figure:
@@ -321,11 +321,11 @@ def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> f
     return measured_limit(np.array(xs), fails.fillna(False).to_numpy(bool), int(best))
 
 
-def counts(sizes: pd.Series) -> str:
-    """`1 seed`, or `2 to 3 seeds`."""
+def describe_seeds(sizes: pd.Series, mean: str = "mean") -> str:
+    """`n = 1 seed`, or `mean of n = 2 to 3 seeds`."""
     if sizes.max() > 1:
-        return f"{span(sizes)} seeds"
-    return f"{span(sizes)} seed"
+        return f"{mean} of n = {span(sizes)} seeds"
+    return "n = 1 seed"
 
 
 def has_same_values(table: pd.DataFrame, key: str) -> bool:

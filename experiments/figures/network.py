@@ -21,8 +21,8 @@ from laggard.experiments.figures.style import (
     as_sequence,
     check_count,
     omission_note,
-    quantity,
 )
+from laggard.experiments.results.formats import format_quantity
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.iteration_time import model_bytes
@@ -159,7 +159,7 @@ def _cost(cards: nx.MultiDiGraph, size: float, network: Network) -> str:
         return load
     models = max(up, down)
     time = with_unit(models * size / network.bandwidth)
-    return f"{load}\n{models} x {quantity(size, 'B')}: {time}"
+    return f"{load}\n{models} x {format_quantity(size, 'B')}: {time}"
 
 
 def with_unit(seconds: float) -> str:

@@ -40,7 +40,6 @@ DIGIT = 0.075  # inches that a character of a tick's label takes
 MAX_MARKED_POINTS = 25
 MAX_OMITTED_NAMES = 4
 GREY, LIGHT = "#666666", "#bbbbbb"
-PREFIXES = {9: "G", 6: "M", 3: "k", 0: ""}
 
 
 def _two_or_five(value: float, _: object) -> str:
@@ -428,12 +427,3 @@ def legend(
     text = "; ".join(filter(None, notes))
     note = "\n".join(textwrap.wrap(text, int(128 * scale)))
     figure.supxlabel(note, x=0.01, ha="left", fontsize="small", color=GREY)
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number with its unit and a prefix: 125 MB/s; inf is `unlimited`."""
-    if math.isinf(value):
-        return "unlimited"
-    powers = [power for power in PREFIXES if value >= 10**power]
-    power = max(powers, default=0)
-    return f"{value / 10**power:.4g} {PREFIXES[power]}{unit}"

@@ -17,7 +17,7 @@ from laggard.experiments.figures.grids import (
     DELAY,
     LOSSES,
     MAX_PANELS,
-    counts,
+    describe_seeds,
     grid_table,
     initial_loss,
     order,
@@ -36,10 +36,10 @@ from laggard.experiments.figures.style import (
     as_sequence,
     check_count,
     name_axes,
-    quantity,
     span,
     tick_values,
 )
+from laggard.experiments.results.formats import format_quantity
 from laggard.experiments.results.measures import CURVES, goal, groups, is_seed, measure_runs
 from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result
@@ -118,12 +118,12 @@ def _default_lines(results: Sequence[Result]) -> str:
 
 def _cliff_notes(table: pd.DataFrame, by: str, top: float | None) -> list[str]:
     """Notes on the meaning of points, bars and crosses."""
-    seeds = counts(table.groupby(["panel", LR, by], dropna=False).size())
-    points = "mean"
+    seeds = table.groupby(["panel", LR, by], dropna=False).size()
+    mean = "mean"
     if top is not None:
-        points = "geometric mean"
-    notes = [f"points: {points} of n = {seeds}"]
-    if seeds != "1 seed":
+        mean = "geometric mean"
+    notes = [f"points: {describe_seeds(seeds, mean)}"]
+    if seeds.max() > 1:
         notes.append("bars: 95 % interval of the mean (t)")
     crosses = "crosses at the edge: a seed diverged"
     lost = table["learnt"].isna()
@@ -240,7 +240,7 @@ def _draw_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence
             continue
         colour = PALETTE[index % 8]
         mean = rows.groupby(WORKERS)["seconds"].mean()
-        label = quantity(speed, "B/s")
+        label = format_quantity(speed, "B/s")
         axes.plot(mean.index, mean, MARKERS[index % 8], markersize=5, label=label, color=colour)
         firsts = rows.groupby(WORKERS)["run"].first()
         expected = np.array([seconds_theory(results[run]) for run in firsts], float)  # None: NaN
@@ -290,8 +290,11 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
         tick_values(axes.xaxis, sorted(table[WORKERS].unique()), 6.7)
         if first:
             _draw_ideal(axes, *min(first), table[WORKERS].max())
-        seeds = span(table.groupby([*keys, WORKERS], dropna=False, observed=True).size())
-        panels.notes = [f"points: means of n = {seeds} seeds with 95 % intervals{title}"]
+        seeds = table.groupby([*keys, WORKERS], dropna=False, observed=True).size()
+        points = describe_seeds(seeds)
+        if seeds.max() > 1:
+            points += " with 95 % intervals"
+        panels.notes = [f"points: {points}{title}"]
         if table["value"].isna().any():
             panels.notes.append("crosses at the edge: a seed missed the target")
     return figure

@@ -23,6 +23,8 @@ FORMATTED = {
 MAX_MOVED = 0.1
 """The largest part of its half width by which an interval with `±` was moved off a bound."""
 
+PREFIXES = {9: "G", 6: "M", 3: "k", 0: ""}
+
 
 def format_setting(value: Any) -> str:
     """A setting in a table; `-` where a run has none."""
@@ -31,6 +33,19 @@ def format_setting(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
+
+
+def format_quantity(value: float, unit: str, digits: int = 4) -> str:
+    """A number with its unit and a prefix: 125 MB/s; inf is `unlimited`.
+
+    Args:
+        digits: significant ones.
+    """
+    if math.isinf(value):
+        return "unlimited"
+    powers = [power for power in PREFIXES if value >= 10**power]
+    power = max(powers, default=0)
+    return f"{value / 10**power:.{digits}g} {PREFIXES[power]}{unit}"
 
 
 def format_table(table: "pd.DataFrame") -> str:

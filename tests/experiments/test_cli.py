@@ -495,6 +495,8 @@ def test_every_entry_of_a_choice_is_listed():
         ("run", "laggard run: the following arguments are required: CONFIG (see"),
         ("run TOY --snapshots -1", "laggard run: argument --snapshots: expected seconds >= 0"),
         ("run TOY --snapshots soon", "laggard run: argument --snapshots: expected seconds >= 0"),
+        ("sweep TOY --jobs 0", "laggard sweep: argument --jobs: expected a whole number >= 1"),
+        ("sweep TOY --jobs 0 --dry-run", "laggard sweep: argument --jobs: expected a whole"),
         ("compare-real", "laggard"),
         ("real", "laggard real"),
         ("real measure", "laggard real"),

@@ -1,5 +1,6 @@
 """Grids, phases, links, graphs and consensus show what an independent calculation gives."""
 
+import math
 from itertools import pairwise
 
 import networkx as nx
@@ -10,6 +11,7 @@ from scipy import stats
 
 from laggard import load, sweep
 from laggard.experiments import figures
+from laggard.experiments.figures.lines import label_text
 from laggard.experiments.figures.network import busiest, steps
 from laggard.experiments.figures.timelines import phases, seconds
 
@@ -571,6 +573,20 @@ def test_timeline_explains_blanks(bench, away, note):
     assert [text.get_text() for text in figure.texts if text.get_text() == note] == [note]
 
 
+@pytest.mark.parametrize(
+    ("value", "key", "label"),
+    [
+        (1e6, "cluster.network.bandwidth", "bandwidth = 1 MB/s"),
+        (math.inf, "cluster.network.server_bandwidth", "server_bandwidth = unlimited"),
+        (1.234567e8, "bandwidth", "bandwidth = 123.457 MB/s"),
+        (0.1, "learning.lr", "lr = 0.1"),
+        (4, "cluster.workers", "workers = 4"),
+    ],
+)
+def test_label_has_unit_of_bandwidth(value, key, label):
+    assert label_text(value, key) == label
+
+
 def test_target_time_takes_best_rate_per_cluster_size(tmp_path):
     """Without noise the loss is a quarter after a step at a rate of 1/2, and more at lower rates: so
     the third step of a second ends the fastest line, and one of workers that take two seconds.
@@ -598,6 +614,8 @@ def test_target_time_takes_best_rate_per_cluster_size(tmp_path):
     assert len(lines["cut"]) == 0
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert list(crosses.get_xdata()) == [2, 4]
+    notes = " ".join(text.get_text() for text in axes.figure.texts)
+    assert "points: n = 1 seed," in notes
     (ideal,) = [line for line in axes.lines if line.get_label().startswith("as many")]
     np.testing.assert_allclose(ideal.get_xydata(), [(2, 3), (4, 1.5)])
     with pytest.raises(ValueError, match=r"cluster\.workers: expected several values"):
