@@ -120,6 +120,16 @@ def _draws_for_fragments(config: "Config") -> bool:
     return getattr(config.algorithm, "fragments", 1) > 1
 
 
+def _restarts_pipelines(config: "Config") -> bool:
+    """Whether a pipeline that lost a stage may begin again."""
+    if config.algorithm.name != "async_pipelines":
+        return False
+    return any(
+        getattr(slowdown, "file", None) is not None or getattr(slowdown, "back", None) is not None
+        for slowdown in config.cluster.slowdowns
+    )
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -163,6 +173,8 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "epochs of members": (1, _schedules_few_members),
     # each message of a node draws anew, also of another fragment (`Compressing.encoders`)
     "draws of fragments": (1, _draws_for_fragments),
+    # a pipeline begins again once all its stages are up (`AsyncPipelines.restart_group`)
+    "returns of stages": (1, _restarts_pipelines),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),
 }

@@ -20,6 +20,7 @@ from laggard.simulator.network.topology import (
 )
 from laggard.simulator.timing.failures import CrashRule
 from laggard.simulator.timing.roles import Role as Role
+from laggard.simulator.timing.slowdowns import Recorded
 
 if TYPE_CHECKING:
     from laggard.simulator.engine.stopping import Stop
@@ -84,6 +85,16 @@ class Algorithm(Settings):
     def updates_in_parts(self, workers: int) -> bool:
         """Whether the rule updates a model in parts, without the whole gradient of an update."""
         return False
+
+    def restart_group(self, rank: int, workers: int) -> Sequence[int]:
+        """The workers that start their roles again once `rank` is back from a crash, and all are up.
+
+        None where the method does not readmit it; else by default `rank` alone. The others lose what
+        they were doing, as in a crash.
+        """
+        if self.readmits or workers == 1:
+            return [rank]
+        return []
 
     @property
     def crash_rule(self) -> CrashRule | None:
@@ -180,6 +191,18 @@ class Algorithm(Settings):
         why = f"{type(self).__name__} waits forever for a worker that leaves"
         expected = f"none{where}, since {why}"
         raise InvalidSettingError("Cluster", "members", expected, cluster.members)
+
+    def refuse_returns(self, cluster: Cluster, why: str) -> None:
+        """Refuse workers that return from a crash, for the reason `why`."""
+        for index, slowdown in enumerate(cluster.slowdowns):
+            key, back = f"slowdowns.{index}.back", getattr(slowdown, "back", None)
+            expected = f"null, since {why}"
+            if isinstance(slowdown, Recorded):
+                key, expected = f"slowdowns.{index}.file", f"no crash that ends, since {why}"
+                backs = [crash.back for crash in slowdown.crashes if crash.back is not None]
+                back = min(backs, default=None)
+            if back is not None:
+                raise InvalidSettingError("Cluster", key, expected, back)
 
     def _check_server_crashes(self, cluster: Cluster) -> None:
         name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))

@@ -84,6 +84,9 @@ class CrashWatcher(Protocol):
 class Faults:
     """The roles of all nodes, their crashes and returns.
 
+    Args:
+        group: the workers that start their roles again with a rank that is back.
+
     Attributes:
         roles: the roles of each node.
         outside: workers that returned and were not readmitted.
@@ -96,10 +99,10 @@ class Faults:
         crashes: Sequence[Crash],
         machines: Mapping[int, Machine],
         roles: Mapping[int, Sequence[Callable[[Machine], Role]]],
-        readmits: bool,
+        group: Callable[[int], Sequence[int]],
         transport: Transport,
     ) -> None:
-        self._machines, self._readmits, self._transport = machines, readmits, transport
+        self._machines, self._group, self._transport = machines, group, transport
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
         self.watcher: CrashWatcher | None = None
@@ -135,7 +138,7 @@ class Faults:
             cast(Message, message).lose()
 
     def restart(self, rank: int, reads: Callable[[Machine], Role] | None = None) -> None:
-        """Bring node `rank` back with its model, and restart its roles if the method readmits.
+        """Bring node `rank` back with its model, and restart its roles if the method readmits it.
 
         Args:
             reads: the role that gives the node another model before its own roles start.
@@ -148,12 +151,31 @@ class Faults:
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
         if self.watcher is not None:
             self.watcher.after_return(rank)
-        elif self._readmits and reads is not None:
-            self.roles[rank].start_after(reads(self._machines[rank]))
-        elif self._readmits:
+        elif rank < 0:
             self.roles[rank].start()
-        else:
+        elif not self._group(rank):
             self.outside.append(rank)
+        elif reads is not None:
+            self.roles[rank].start_after(reads(self._machines[rank]))
+        else:
+            self._restart_group(rank)
+
+    def _restart_group(self, returned: int) -> None:
+        """Start the roles of all workers in the group of worker `returned`, if they are up.
+
+        Each loses its work and its messages, or a mini-batch that has lost a part would be awaited.
+        """
+        ranks = self._group(returned)
+        if any(self._machines[rank].incarnation % 2 for rank in ranks):
+            return  # the last to return starts all
+        for rank in ranks:
+            if rank != returned:
+                self.roles[rank].stop()
+                self._machines[rank].crash()
+                self._machines[rank].revive()
+                self.lose_messages(rank)
+        for rank in ranks:
+            self.roles[rank].start()
 
     def down(self, rank: int, peer: int) -> Event:
         """The event, for node `rank`, that node `peer` crashes; fires at once if it is down."""

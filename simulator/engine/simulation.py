@@ -155,9 +155,9 @@ class Simulation:
         with rare_collections(workers):
             # All nodes exist before a role starts: its first line may send to any of them.
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
-            readmits = algorithm.readmits or workers == 1
+            group = partial(algorithm.restart_group, workers=workers)
             self.faults = Faults(
-                self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
+                self.env, self.cluster.crashes, self.nodes, roles, group, self.transport
             )
         self.membership: Leaves = Membership(self)
         self._regrouping: Regrouping | None = None

@@ -64,6 +64,8 @@ TOUCHED = [
     ["algorithm={name: async_diloco, grace: 0.5}", CHURN],
     # schedules of the nodes that are up
     [SHRINKS, CHURN, WARMUP],
+    # pipelines that begin again
+    ["cluster.workers=4", "algorithm={name: async_pipelines, replicas: 2}", RETURN, GAMMA],
     # draws of fragments
     [f"algorithm={{name: streaming_diloco, collective: mesh, {RANDOM}}}"],
     [f"algorithm={{name: decoupled_diloco, {QSGD}}}"],
@@ -92,6 +94,8 @@ UNTOUCHED = [
     ["algorithm=async_diloco", CHURN],
     ["algorithm={name: k_sync, cancel: true}", CHURN],
     ["algorithm=sync_ps", "cluster.members={uptime: {law: exponential, mean: 9}}"],
+    ["algorithm={name: async_pipelines, replicas: 2}", GAMMA],
+    ["algorithm={name: gpipe, replicas: 2}", RETURN, GAMMA],
     [f"algorithm={{name: decoupled_diloco, fragments: 1, {QSGD}}}"],
     ["algorithm={name: decoupled_diloco, compress: {name: top_k, keep: 0.5, feedback: none}}"],
     [f"algorithm={{name: diloco, average: updates, {RANDOM}}}"],

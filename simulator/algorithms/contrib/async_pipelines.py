@@ -25,8 +25,9 @@ class AsyncPipelines(Replicated):
     where t_s are the updates that server s had made when it answered this replica last. A stage
     begins its next mini-batch as soon as it has its own parameters and its input. It does not wait
     for parameters of other stages, so that versions t_s may differ between stages; all passes of a
-    mini-batch on one stage use one version. A replica that loses a stage by a crash stops for good,
-    and the others go on.
+    mini-batch on one stage use one version. A replica that loses a stage by a crash loses its
+    mini-batch and stops, and the others go on. Once all its stages are up again, each reads its
+    parameters, and the replica begins a mini-batch.
 
     On a free network R = 1 is `gpipe` or `1f1b`; S = M = 1 is `async_ps` with R workers. Mean
     staleness R - 1 on every stage. With constant and equal times on a free network, R updates take
@@ -51,6 +52,12 @@ class AsyncPipelines(Replicated):
     def owner(self, rank: int, workers: int) -> int:
         """The server of the stage on node `rank`."""
         return SERVER - rank % self.depth(workers)
+
+    def restart_group(self, rank: int, workers: int) -> Sequence[int]:
+        """The stages of the replica of `rank`."""
+        depth = self.depth(workers)
+        first = rank - rank % depth
+        return range(first, first + depth)
 
     def slices(
         self, workers: int, params: int, layers: Sequence[Layer] = ()

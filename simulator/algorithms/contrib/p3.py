@@ -10,6 +10,7 @@ from typing import ClassVar
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.algorithms.slicing import Sliced, SlicedLayer, SliceQueue, forward_by_layers
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import Positive
 from laggard.simulator.learning.gradients import GradientPromise
@@ -40,8 +41,8 @@ class P3(Sharded, Sliced):
 
     On a free network a step takes f + b; with one layer in one slice, 2 (alpha + P N beta) more.
     For equal workers and slices of one size, no step is longer than with `order: fifo`; for others,
-    by no more than the largest slice takes. A worker that crashes is not readmitted, and the others
-    wait for it forever.
+    by no more than the largest slice takes. The others wait forever for a worker that crashes. It
+    cannot return: servers may have answered some slices of the gradient that it has lost.
 
     Attributes:
         slice_bytes: c (bytes); null sends whole layers. MXNet's P3Store has 40,000 parameters. No
@@ -59,6 +60,11 @@ class P3(Sharded, Sliced):
 
     def updates_in_parts(self, workers: int) -> bool:
         return True
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        why = "servers may have answered slices of a gradient that a worker loses in a crash"
+        self.refuse_returns(cluster, why)
 
     def worker(self, node: Node) -> Role:
         servers, layers, stream, first = (

@@ -32,8 +32,9 @@ from laggard.simulator.algorithms.pipelines import (
     PipeDream,
 )
 from laggard.simulator.algorithms.staging import stage_layers
-from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
+from tests.simulator.engine.books import check_books
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +151,8 @@ def test_each_replica_has_schedule_of_its_pipeline(algorithm, forward):
 
 @pytest.mark.parametrize("back", [None, 9.0])
 def test_crash_of_stage_stops_only_its_replica(back):
-    """Each has 5 s for a mini-batch, whose last stage is through after 11/3 s, and has its input
-    long before.
+    """It begins again once all its stages are up. Each replica has 5 s for a mini-batch, whose last
+    stage is through after 11/3 s, and has its input long before.
     """
     cluster = Cluster(R * S, Constant(3.0), [Crash(worker=1, at=8.0, back=back)])
     algorithm = AsyncPipelines(Rule(), micro_batches=M, replicas=R)
@@ -160,7 +161,22 @@ def test_crash_of_stage_stops_only_its_replica(back):
     updates = np.zeros((R, S))
     np.add.at(updates, (rows["worker"] // S, SERVER - rows["target"]), 1 / M)
     assert outcome.reached == "time"
-    np.testing.assert_allclose(updates, [[1, 1, 2], [10, 10, 10]])
+    made = np.array([[1, 1, 2], [10, 10, 10]])
+    if back is not None:
+        made[0] += 8  # from 9 s on
+    np.testing.assert_allclose(updates, made)
+
+
+def test_replica_that_begins_again_accounts_for_all():
+    crashes = [Crash(rank, at=at, back=at + 1.7) for rank, at in ((0, 2.3), (1, 3.3), (0, 12.1))]
+    network = Network(bandwidth=400.0, latency=0.05, message_bytes=40.0)
+    cluster = Cluster(R * S, Gamma(1.0, 0.3), crashes, network)
+    algorithm = AsyncPipelines(Rule(), replicas=R)
+    outcome = simulate(cluster, algorithm, Timing(depth=S), stop=Stop(time=60.0))
+    check_books(outcome)
+    applied = outcome.updates["status"] == "applied"
+    last = outcome.updates["time"][applied & (outcome.updates["worker"] < S)].max()
+    assert last > 50
 
 
 def test_servers_on_machine_of_replica_answer_at_once():
