@@ -172,6 +172,7 @@ def table_arguments(parser: ArgumentParser) -> None:
 
 def table(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.results.files import ResultError
     from laggard.experiments.results.tables import FORMATS, label_results, tabulate
 
     results = label_results(_join(args.results))
@@ -189,6 +190,8 @@ def table(args: Namespace) -> int:
             dict(_conditions(args.against)),
         )
         print(format_table(values))
+    except (ConfigError, ResultError):  # the error names its file
+        raise
     except ValueError as error:
         raise ConfigError("", str(error), " ".join(args.results)) from None
     return DONE
@@ -230,10 +233,13 @@ def _where(
         ConfigError: a condition has another form, or none meets it.
     """
     from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.results.files import ResultError
     from laggard.experiments.results.results import as_results
 
     try:
         return _restrict_results(as_results(results), conditions)
+    except ResultError:  # it names its file
+        raise
     except ValueError as error:
         raise ConfigError("", str(error), " ".join(paths)) from None
 

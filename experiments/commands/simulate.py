@@ -2,12 +2,12 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.experiments.commands import (
     DONE,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_RUNS_SHOWN = 100
 """The number of a sweep's runs that get a line; further runs are counted."""
+MAX_STALLED_SHOWN = 3
+"""The number of stalled runs whose reason is printed."""
 
 
 def simulation_arguments(parser: ArgumentParser) -> None:
@@ -330,6 +332,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     if returned:
         message = "the method ended before any stop criterion was reached"
         print(f"{message}: run {', '.join(returned)}", file=sys.stderr)
+    _report_stalled(manifests)
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
         print(_table_of(results, folder, args), flush=True)
     path = folder / "figure.png"
@@ -344,6 +347,15 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
         return
     if not args.quiet:
         print(f"\n{path}")
+
+
+def _report_stalled(manifests: "Sequence[Mapping[str, Any]]") -> None:
+    """Print why the first runs that stalled could not go on."""
+    stalled = [manifest for manifest in manifests if manifest["stalled"]]
+    for manifest in stalled[:MAX_STALLED_SHOWN]:
+        print(f"run {manifest['run']} stalled at {manifest['stalled']}", file=sys.stderr)
+    if len(stalled) > MAX_STALLED_SHOWN:
+        print(f"... and {len(stalled) - MAX_STALLED_SHOWN} more runs stalled", file=sys.stderr)
 
 
 def _table_of(results: Sequence["Result"], folder: Path, args: Namespace) -> str:

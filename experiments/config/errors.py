@@ -75,7 +75,16 @@ def describe_failure(error: BaseException) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """An error in one line."""
+    """An error in one line: its kind and text; of a file that cannot be used, its name and why.
+
+    Example:
+        >>> error_line(OSError(28, "No space left on device", "updates.parquet"))
+        'updates.parquet: No space left on device'
+        >>> error_line(ZeroDivisionError("division by zero"))
+        'ZeroDivisionError: division by zero'
+    """
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

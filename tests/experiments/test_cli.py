@@ -14,6 +14,7 @@ import pytest
 
 from laggard import load_result
 from laggard.experiments.cli import main, parser
+from laggard.experiments.commands.simulate import MAX_STALLED_SHOWN
 from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.listing import SECTIONS
@@ -645,6 +646,27 @@ def test_failed_figure_is_a_warning_below_table(laggard, toy, monkeypatch, error
     assert "figure.png: warning: the figure is not drawn: " in err
     assert err.endswith("none left\n")
     assert out.startswith("method")
+
+
+def test_run_that_stalls_says_why(laggard, toy):
+    overrides = ["algorithm=sync_ps", "cluster.slowdowns=[{worker: 1, at: 0.05}]"]
+    code, out, err = laggard("run", toy(), *overrides)
+    assert (code, err.count("\n")) == (0, 1)
+    assert " stalled at 0." in err
+    assert "stalled" in out
+    _, _, err = laggard("sweep", toy(), *overrides, "sweep={seeds: 5}", "--jobs", "1", "--quiet")
+    assert err.count(" stalled at 0.") == MAX_STALLED_SHOWN
+    assert "2 more runs" in err
+
+
+def test_changed_file_is_named_once(laggard, toy):
+    laggard("sweep", toy(GRID))
+    path = next(Path("results/toy").glob("*/metrics.parquet"))
+    path.write_bytes(path.read_bytes()[:99])
+    for words in (["table", "results/toy"], ["table", "results/toy", "--where", "seed=0"]):
+        code, _, err = laggard(*words)
+        assert (code, err.count(str(path)), err.count("\n")) == (2, 1, 1)
+        assert err.startswith(f"{path}: ")
 
 
 def test_run_named_twice_counts_once(laggard, toy):
