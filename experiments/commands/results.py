@@ -122,6 +122,19 @@ def _write_output(to: str | None, result: str, name: str, write: Callable[[Path]
     return path
 
 
+def _check_ending(path: Path, endings: tuple[str, ...], where: str) -> None:
+    """Refuse to replace a file of another kind, such as a config.
+
+    Raises:
+        ConfigError: the name of `path` has none of the `endings`.
+    """
+    from laggard.experiments.config.errors import ConfigError
+
+    if not path.name.lower().endswith(endings):
+        expected = f"expected a name that ends in {' or '.join(endings)}"
+        raise ConfigError("", f"{expected}, got {path.name!r}", where)
+
+
 def table_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULT", help=RESULT)
     parser.add_argument(
@@ -298,6 +311,7 @@ def report(args: Namespace) -> int:
     def write(path: Path) -> None:
         if path.is_dir() or not path.name:
             raise ConfigError("", "expected a file, got a folder", f"--to {path}")
+        _check_ending(path, (".html", ".htm"), "laggard report --to")
         write_report(results, path, asked)
 
     print(_write_output(args.to, args.results[0], "report.html", write))
@@ -356,6 +370,7 @@ def _export_trace(args: Namespace) -> int:
     numbers = []
 
     def write(path: Path) -> None:
+        _check_ending(path, (".json", ".json.gz"), "laggard export PATH")
         numbers.append(write_trace(result, path, TimeWindow(start, end)))
 
     path = _write_output(args.path, str(result.path), "trace.json", write)

@@ -669,6 +669,19 @@ def test_changed_file_is_named_once(laggard, toy):
         assert err.startswith(f"{path}: ")
 
 
+@pytest.mark.parametrize(
+    "words", ["report results/toy --to toy.yaml", "export results/toy --to perfetto toy.yaml"]
+)
+def test_output_replaces_no_file_of_another_kind(laggard, toy, words):
+    path = toy()
+    laggard("run", path)
+    before = path.read_bytes()
+    code, _, err = laggard(*words.split())
+    assert code == 2
+    assert "expected a name that ends in" in err.splitlines()[-1]
+    assert path.read_bytes() == before
+
+
 def test_run_named_twice_counts_once(laggard, toy):
     laggard("sweep", toy(), "sweep={seed: [0, 1, 2]}", "--out", "one")
     alone = laggard("table", "one/toy", "--value", "loss")
