@@ -97,9 +97,16 @@ def _list_figures() -> None:
 
 
 def _load_all(paths: Sequence[str]) -> "list[Result]":
+    """All finished runs in folders; a note says where a sweep lacks some."""
     from laggard.experiments.results.results import load_results
 
-    return [result for path in paths for result in load_results(path)]
+    loaded: list[Result] = []
+    for path in paths:
+        results = load_results(path)
+        if len(results) < results.planned:
+            print(f"{path}: {len(results)} of {results.planned} runs are finished", file=sys.stderr)
+        loaded.extend(results)
+    return loaded
 
 
 def _write_output(to: str | None, result: str, name: str, write: Callable[[Path], object]) -> Path:

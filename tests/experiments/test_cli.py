@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -680,6 +681,15 @@ def test_output_replaces_no_file_of_another_kind(laggard, toy, words):
     assert code == 2
     assert "expected a name that ends in" in err.splitlines()[-1]
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["plot", "report", "table"])
+def test_unfinished_sweep_is_shown_with_a_note(laggard, toy, command):
+    laggard("sweep", toy(GRID), "--jobs", "1")
+    shutil.rmtree(next(Path("results/toy").glob("*/manifest.json")).parent)
+    code, out, err = laggard(command, "results/toy")
+    assert code == 0
+    assert "1 of 2 runs are finished" in out + err
 
 
 def test_run_named_twice_counts_once(laggard, toy):
