@@ -9,7 +9,7 @@ import numpy as np
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.league.entrants import (
     ALL_REDUCE,
     COMPULSORY,
@@ -139,6 +139,7 @@ def play(
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
+        DataMissingError: the data set of the task is not available.
         SweepError: runs of a compulsory opponent, or runs that report, have failed.
     """
     first_seed = max(CHOOSING_SEEDS) + 1
@@ -148,6 +149,7 @@ def play(
         raise ConfigError("", problem, "seeds")
     entrants, refused = find_entrants(setting, sorted(set(names)), CHOOSING_SEEDS[0])
     opponent = next(entrant for entrant in entrants if entrant.name == ALL_REDUCE)
+    RunSpec(opponent.config).task()  # missing data end the league here, not after some trials
     end = clock(opponent.config, opponent.config.stop.build()).progress
     gradients = budget * end.gradients
     tell(f"time limit {end.time:.4g} s; {gradients:,.0f} gradients a method for its trials")

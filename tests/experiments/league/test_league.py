@@ -32,6 +32,7 @@ from laggard.experiments.league.trials import (
 from laggard.experiments.league.words import record, sentence, table
 from laggard.experiments.results.results import load_results
 from laggard.experiments.results.statistics import median_interval
+from laggard.models import DataMissingError
 from laggard.simulator import Stop
 
 CLUSTER = """\
@@ -309,6 +310,21 @@ def test_league_needs_its_opponents(files, tmp_path):
     ):
         played(cluster, task, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_end_league_before_trials(files, monkeypatch):
+    def offline(name):
+        raise DataMissingError(f"{name} is missing")
+
+    def simulate(config, planned):
+        raise AssertionError("a trial")
+
+    monkeypatch.setattr("laggard.models.data.read_images", offline)
+    data = "task: {model: logistic, dataset: fashion_mnist}\ndevice: cpu\n"
+    cluster, task = files(task=f"{data}learning: {{lr: 0.1}}\nstop: {{updates: 5}}\n")
+    names = names_of_methods(("async_ps",), ())
+    with pytest.raises(DataMissingError):
+        play(read_setting(cluster, task), names, simulate, BUDGET, SEEDS)
 
 
 AWAY = {
