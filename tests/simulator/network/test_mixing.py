@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from laggard.simulator import InvalidSettingError, Star
+from laggard.simulator import Star
 from laggard.simulator.network.mixing import MIXINGS, NodePeers, doubly_stochastic, matrix, mixing
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
 from tests.simulator.algorithms.observing import graphs
@@ -78,22 +78,6 @@ def test_weights_of_graph_leave_rest_at_sender(tmp_path):
     np.testing.assert_allclose(W, [[0.5, 0.25, 1.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.0]])
     assert stochastic(W, 0)
     assert not doubly_stochastic("weights", graph, 3)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0 1 0.7\n0 2 0.7\n1 0 0.5\n2 0 0.5",
-        "0 1 -0.5\n1 2 0.5\n2 0 0.5",
-        "0 1\n1 2\n2 0",
-        "0 1 1.5\n1 2 0.5\n2 0 0.5",
-    ],
-)
-def test_weights_that_are_no_shares_are_refused(tmp_path, text):
-    path = tmp_path / "a.edgelist"
-    path.write_text(text)
-    with pytest.raises(InvalidSettingError, match=r"Graph\.weight"):
-        matrix("weights", Graph(file=str(path), directed=True), 0, 3)
 
 
 def test_nodes_at_star_keep_their_models():

@@ -201,32 +201,3 @@ def test_weight_of_edge_is_share_in_all_steps(tmp_path):
     for pair in ((0, 1), (1, 0), (1, 2), (2, 0)):
         with pytest.raises(InvalidSettingError, match=r"TimeVarying\.file"):
             graph.share(*pair, 3)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        ["0,0,1", "0,1,0", "2,0,1"],  # no edge at step 1
-        ["0,0,1", "0,1,1"],
-        ["0,0,1", "0,one,0"],
-        ["0,0,1", "0,-1,0"],
-        ["0,0,1", "0,1"],
-        ["0,0,1", "0,1,2"],  # of two workers
-        ["0,0,1"],  # node 1 reaches none
-    ],
-)
-def test_rows_that_make_no_graph_are_refused(tmp_path, rows):
-    path = tmp_path / "steps.csv"
-    path.write_text("\n".join(["step,sender,receiver", *rows]))
-    with pytest.raises(InvalidSettingError, match=r"TimeVarying\.file"):
-        TimeVarying(str(path)).check(2)
-
-
-def test_file_without_columns_is_refused(tmp_path):
-    path = tmp_path / "steps.csv"
-    with pytest.raises(InvalidSettingError, match=r"TimeVarying\.file"):
-        TimeVarying(str(path)).check(2)
-    path.write_text("sender,receiver\n0,1\n")
-    with pytest.raises(InvalidSettingError, match=r"TimeVarying\.file"):
-        TimeVarying(str(path)).check(2)

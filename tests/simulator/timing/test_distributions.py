@@ -173,33 +173,6 @@ def test_worker_reads_file_from_own_place(name):
     assert len(starts) > 5
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "key"),
-    [
-        (None, {}, "file: .*No such file"),
-        ("", {}, "file"),
-        ("seconds\n", {}, "file"),
-        ("0.1\n0.2\n", {}, "file"),
-        ("name,seconds\na,0.1\nb,-0.2\n", {}, "file: .*'-0.2' in line 3"),
-        ("s,t\n0.1,1\n\n0,1\n", {"column": "s"}, "file: .*'0' in line 4"),
-        ("s,t\n0.1,1\n", {"column": "u"}, "column"),
-        ("step,s\n1,0.1\n", {}, "column"),
-        ("s,t\na,b\n", {}, "column"),
-        ("s,t\n0.1,1\n", {"order": "backwards"}, "order"),
-        ("host,seconds\n0,1\n", {"worker": "rank"}, "worker"),
-        ("rank,seconds\n0,1\n1.5,2\n", {"worker": "rank"}, "file: .*'1.5' in line 3"),
-        ("rank,name\n0,a\n", {"worker": "rank"}, "column"),
-    ],
-)
-def test_file_not_a_trace_is_refused(tmp_path, text, settings, key):
-    path = tmp_path / "a.csv"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(InvalidSettingError, match=f"Trace.{key}") as caught:
-        Trace(str(path), **settings)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("factor", [None, 32.0])
 def test_trace_without_rows_of_worker_is_refused(tmp_path, factor):
     (tmp_path / "a.csv").write_text("rank,seconds\n0,1\n1,2\n")

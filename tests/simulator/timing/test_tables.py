@@ -140,22 +140,6 @@ def test_key_and_column_name_give_unit(tmp_path, name, unit, seconds):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["it/s", "train/steps_per_sec", "images/sec/gpu", "samples_per_second_mean", "throughput",
-     "time_min", "min", "us_east_time", "ms_or_seconds_of_step"],
-)  # fmt: skip
-def test_rate_or_word_is_no_unit_of_time(tmp_path, name):
-    """A number of images a second would pass for seconds."""
-    path = tmp_path / "a.csv"
-    path.write_text(f"{name}\n5\n")
-    with pytest.raises(
-        InvalidSettingError, match="expected the key unit, or the name of"
-    ) as caught:
-        Trace(str(path))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("name", "quantity", "factor"),
     [
         ("bandwidthMbps", "bandwidth", 1.25e5),
@@ -238,32 +222,6 @@ def test_column_for_each_worker_is_read(tmp_path, worker, heading):
     assert by_rank[10].tolist() == [1.1, 2.1]
     assert by_rank[2].tolist() == [1.02, 2.02]
     assert len(by_rank) == 11
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("a,b;c,d\n1,2;3,4\n", "commas or semicolons"),
-        ("worker;seconds\n0;1,500\n", "whose comma may be decimal or"),
-        ("worker;seconds\n0;1,25\n1;2.5\n", "whose comma may be decimal or"),
-        ("worker,seconds,seconds\n0,1,2\n", "one column named seconds, got '2"),
-        ("0,0.5\n1,0.25\n", "row of names"),
-        ("seconds\x00\n1\n", "zero bytes"),
-        ("fwd,bwd\n,0.5\n0.25,0.125\n", "the name of one of fwd, bwd"),
-        ("host,seconds\n0,0.5,7\n3,0.25,7\n", "at most 2 cells in a row, got '3 in line 2"),
-        ('host,note,seconds\n0,"open,0.5\n1,x,0.25\n', "quotes that end, .* line 2"),
-        (f"note,seconds\n{'x' * 200_000},0.5\n", "field larger than .* line 2"),
-        ('{"seconds": 0.5}\n', "JSON"),
-        ("<table><tr><td>seconds, total\n", "HTML"),
-        ("host,time\na,1.234\nb,x\n", "'x' in line 3"),
-        ("host,time\na,fast\n", "column of numbers, got 'a, fast in line 2"),
-    ],
-)
-def test_file_with_two_readings_or_none_is_refused(tmp_path, text, reason):
-    path = tmp_path / "a.csv"
-    path.write_text(text)
-    with pytest.raises(InvalidSettingError, match=reason):
-        Trace(str(path))
 
 
 def test_names_in_comment_above_numbers_are_read(tmp_path):
