@@ -6,8 +6,9 @@ import pytest
 from laggard.simulator import SERVER, AllReduce, Cluster, Network, Rule, Stop, simulate
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.distributions import Constant
+from tests.simulator.network.traffic import arrivals as arrivals_of
 from tests.theory.statements import equal
-from tests.theory.test_networks import Sends
+from tests.theory.test_networks import arrivals as over_cards
 
 CAPACITY, GALLAGER = "cumulative capacity", "Bertsekas & Gallager"
 ALPHA, P = 0.125, 4
@@ -20,14 +21,12 @@ MOMENTS, BYTES = [0.0, 2.0, 5.0, 105.0], [0.0, 2.0, 2.75, 202.75]
 """Its cumulative capacity C(t), which is linear between these moments."""
 
 
-def arrivals(moments, sizes, rows, **network):
+def arrivals(moments, sizes, rows, latency=0.0):
     """When each worker's message has reached the server (s), whose card has 1 byte a second, theirs
     100.
     """
-    given = {"bandwidth": 100.0, "server_bandwidth": 1.0, "message_bytes": 1.0, **network}
-    cluster = Cluster(len(sizes), network=Network(changes=Changes(rows), **given))
-    found = simulate(cluster, Sends(tuple(moments), tuple(sizes)), stop=Stop(time=1e6)).updates
-    return found["started"][np.argsort(found["worker"])]
+    cards = {"bandwidth": 100.0, "server_bandwidth": 1.0}
+    return over_cards(moments, sizes, changes=Changes(rows), latency=latency, **cards)
 
 
 def inverse(size):
@@ -111,27 +110,12 @@ def test_latency_is_taken_when_message_leaves():
         equal(text, latency, found, source="definition")
 
 
-class TwoInTurn(Sends):
-    """A worker sends a token at once and another one after 1 s; it computes, for the record, when
-    that arrived.
-    """
-
-    def worker(self, node):
-        node.send(SERVER, None, size=0)
-        yield node.work(1.0)
-        yield node.send(SERVER, None, size=0)
-        gradient = yield node.compute(node.weights)
-        gradient.drop()
-
-
 def test_messages_to_node_do_not_overtake():
     """A message never arrives before one that left earlier for the same node."""
     network = Network(latency=ALPHA, changes=Changes([Change(end=0.5, latency=3.0)]))
-    found = simulate(
-        Cluster(1, network=network), TwoInTurn((0.0,), (0.0,)), stop=Stop(time=1e6)
-    ).updates
+    found = arrivals_of([(0.0, 0, SERVER, 0.0), (1.0, 0, SERVER, 0.0)], network, workers=1)
     text = "a token sent at 1 s with a latency of 0.125 s, after one at 0 s with 3 s"
-    equal(text, 3.0, found["started"], source="definition", wrong=1 + ALPHA)
+    equal(text, 3.0, found[1], source="definition", wrong=1 + ALPHA)
 
 
 def test_ring_uses_changing_bandwidth_fully():

@@ -1,12 +1,10 @@
 """Networks: how messages share cards."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
-from laggard.simulator import SERVER, Algorithm, Cluster, Network, Stop, simulate
+from laggard.simulator import SERVER, Network
+from tests.simulator.network.traffic import arrivals as arrivals_of
 from tests.theory.statements import equal
 
 GALLAGER, QUEUE, LOGP = "Bertsekas & Gallager", "fifo queue", "alpha-beta model"
@@ -14,48 +12,15 @@ P, ALPHA, TRANSFER = 8, 0.125, 0.25
 either_sharing = pytest.mark.parametrize("sharing", ["fair", "fifo"])
 
 
-@dataclass(frozen=True)
-class Sends(Algorithm):
-    """Each worker sends one message to the server, or the server sends one to each worker.
-
-    The receiver computes a gradient on arrival, which records the time.
-
-    Attributes:
-        moments: sending time of each worker (s).
-        sizes: message sizes, in models.
-        scatter: whether the server sends.
-    """
-
-    moments: Sequence[float]
-    sizes: Sequence[float]
-    scatter: bool = False
-
-    def worker(self, node):
-        yield node.work(self.moments[node.rank])
-        if self.scatter:
-            yield node.receive()
-        else:
-            yield node.send(SERVER, None, size=self.sizes[node.rank])
-        gradient = yield node.compute(node.weights)
-        gradient.drop()
-
-    def server(self, node):
-        if self.scatter:
-            for worker, size in enumerate(self.sizes):
-                node.send(worker, None, size=size)
-        yield node.receive()
-
-
 def arrivals(moments, sizes, scatter=False, **network):
-    """When each worker's message arrived (s), over cards of 1 byte a second unless `network` says
-    otherwise.
+    """When each worker's message arrives at the server (s), or the server's at each worker, over
+    cards of 1 byte a second unless `network` says otherwise.
     """
-    settings = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
-    cluster = Cluster(workers=len(sizes), network=Network(**settings))
-    rows = simulate(
-        cluster, Sends(tuple(moments), tuple(sizes), scatter), stop=Stop(time=1e6)
-    ).updates
-    return rows["started"][np.argsort(rows["worker"])]
+    sends = []
+    for rank, (moment, size) in enumerate(zip(moments, sizes, strict=True)):
+        ends = (SERVER, rank) if scatter else (rank, SERVER)
+        sends.append((moment, *ends, size))
+    return arrivals_of(sends, Network(**{"bandwidth": 1.0, **network}), workers=len(sizes))
 
 
 @either_sharing
@@ -108,23 +73,10 @@ def test_later_message_shares_card(sharing):
     )
 
 
-@dataclass(frozen=True)
-class BothWays(Sends):
-    """The server sends to its worker while the worker sends to it."""
-
-    def worker(self, node):
-        node.send(SERVER, None, size=self.sizes[0])
-        yield node.receive()
-        gradient = yield node.compute(node.weights)
-        gradient.drop()
-
-
 @either_sharing
 def test_directions_of_card_do_not_share(sharing):
     """The two directions of a card have separate bandwidths."""
-    network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
-    rows = simulate(
-        Cluster(1, network=network), BothWays((0.0,), (TRANSFER,), True), stop=Stop(time=1e6)
-    ).updates
+    sends = [(0.0, 0, SERVER, TRANSFER), (0.0, SERVER, 0, TRANSFER)]
+    arrived = arrivals_of(sends, Network(bandwidth=1.0, sharing=sharing), workers=1)
     text = f"two messages in opposite directions, {sharing}: N beta each"
-    equal(text, TRANSFER, rows["started"], source=LOGP, wrong=2 * TRANSFER)
+    equal(text, TRANSFER, arrived, source=LOGP, wrong=2 * TRANSFER)

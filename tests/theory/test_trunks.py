@@ -1,14 +1,10 @@
 """Trunks: what messages between groups take that share links."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from laggard.experiments.theory.communication import trunk_seconds
 from laggard.simulator import (
-    Algorithm,
     AllReduce,
     Cluster,
     Network,
@@ -17,8 +13,9 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.network.groups import Groups, Trunk
-from laggard.simulator.network.topology import Complete, Topology
+from laggard.simulator.network.topology import Complete
 from laggard.simulator.timing.distributions import Constant
+from tests.simulator.network.traffic import arrivals as arrivals_of
 from tests.theory.statements import equal
 from tests.theory.test_networks import either_sharing
 from tests.theory.trials import update_times
@@ -27,32 +24,10 @@ LOGP, GALLAGER, JIA = "alpha-beta model", "Bertsekas & Gallager", "Jia et al. (2
 ALPHA, FAR, N, C = 0.125, 0.5, 3.0, 2.0
 
 
-@dataclass(frozen=True)
-class Pairs(Algorithm):
-    """Some workers send a message each, all at once; they compute, for the record, when it has
-    arrived.
-
-    Attributes:
-        to: whom each of the first workers sends to.
-        sizes: of the messages, in models.
-    """
-
-    topology: Topology = Complete()  # noqa: RUF009
-    to: Sequence[int] = ()
-    sizes: Sequence[float] = ()
-
-    def worker(self, node):
-        if node.rank < len(self.to):
-            yield node.send(self.to[node.rank], None, size=self.sizes[node.rank])
-            gradient = yield node.compute(node.weights)
-            gradient.drop()
-
-
 def arrivals(to, sizes, workers, groups, **network):
-    """When each message has arrived (s), in models of one byte."""
-    cluster = Cluster(workers, network=Network(message_bytes=1.0, groups=groups, **network))
-    rows = simulate(cluster, Pairs(to=to, sizes=sizes), stop=Stop(time=1e3)).updates
-    return rows["started"][np.argsort(rows["worker"])]
+    """When the messages of the first workers arrive (s), which each sends to one at once."""
+    sends = [(0.0, rank, to[rank], size) for rank, size in enumerate(sizes)]
+    return arrivals_of(sends, Network(groups=groups, **network), Complete(), workers)
 
 
 @either_sharing
