@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
+from laggard import load, load_results, sweep
 from laggard.experiments import figures
 from laggard.experiments.cli import main
 from laggard.experiments.config import plugins
@@ -75,7 +76,11 @@ def mistake(capsys):
     """Calls a command that refuses; returns its error, which is one line, and all it prints."""
 
     def call(*words):
-        assert main([str(word) for word in words]) == 2
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as leaving:  # of the parser
+            code = leaving.code
+        assert code == 2
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.count("\n") == 1
@@ -102,6 +107,20 @@ evaluate: {every_epochs: 1}
 def stragglers(toy):
     """Writes a config with a network, a data set and a compensation to a file."""
     return lambda: toy(text=STRAGGLERS)
+
+
+@pytest.fixture(scope="module")
+def folder(request, tmp_path_factory):
+    """The results of the grid whose config is the module's `SWEEP`."""
+    out = tmp_path_factory.mktemp("swept")
+    (out / "grid.yaml").write_text(request.module.SWEEP, encoding="utf-8")
+    first, *_ = sweep(load(out / "grid.yaml"), out, jobs=1)
+    return first.path.parent
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    return load_results(folder)
 
 
 ROWS = "".join(f"{row % 3} {row % 5 + 1}:{row}\n" for row in range(12))
@@ -163,6 +182,12 @@ def bench():
         )  # fmt: skip
 
     return simulated
+
+
+def stamps(folder, pattern="**/*"):
+    """When each file was written, by its path in the folder."""
+    files = folder.glob(pattern)
+    return {str(file.relative_to(folder)): file.stat().st_mtime_ns for file in files}
 
 
 def write_manifest(path, content):

@@ -173,37 +173,6 @@ def test_base_may_have_a_base_elsewhere(write, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [
-        ("base: none.yaml", "none.yaml: cannot be read: No such file or directory"),
-        ("base: own.yaml", "own.yaml: base: own.yaml is based on this config itself"),
-        ("base: other.yaml", "other.yaml: base: own.yaml is based on this config itself"),
-        (
-            "base: [base.yaml]",
-            "own.yaml: base: expected a config's file, or example:NAME, got ['base.yaml']",
-        ),
-        ("base: example:quikstart", "expected the name of an example; did you mean quickstart?"),
-        (
-            "base: base.yaml\nlearning: {optimizer: adam}",
-            "own.yaml (from base.yaml): learning.momentum: unknown key",
-        ),
-        (
-            "base: base.yaml\nstop: {update: 3}",
-            "own.yaml: stop.update: unknown key; did you mean updates?",
-        ),
-        ("base: base.yaml\nstop: {updates: {at: 3}}", "own.yaml: stop.updates: expected"),
-        ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
-    ],
-)
-def test_mistake_gives_one_line_error(write, own, expected):
-    write("base: own.yaml\n", "other.yaml")
-    with pytest.raises(ConfigError) as refused:
-        load(write(own))
-    assert expected in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 def test_examples_are_found_by_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     known = examples()

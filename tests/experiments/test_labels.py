@@ -28,18 +28,10 @@ LABELS = [
     "[a](b) _a_ *",
 ]
 QUESTION = "$a_$ <b>x</b>\n\\input{y} **z**?"
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("labels")
-    variants = {
-        label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)
-    }
-    more = f"sweep: {json.dumps({'m': variants})}\nquestion: {json.dumps(QUESTION)}"
-    (folder / "toy.yaml").write_text(TOY + more, encoding="utf-8")
-    sweep(load(folder / "toy.yaml"), folder / "out")
-    return load_results(folder / "out" / "toy")
+VARIANTS = {
+    label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)
+}
+SWEEP = f"{TOY}sweep: {json.dumps({'m': VARIANTS})}\nquestion: {json.dumps(QUESTION)}"
 
 
 def unescape(text):

@@ -78,29 +78,3 @@ def test_nothing_is_overwritten(there, tmp_path, monkeypatch, mistake):
     (tmp_path / there).write_text("mine")
     assert mistake("new", "algorithm", "mine") == f"{there}: exists already: nothing is written\n"
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
-
-
-INVALID_NAMES = ["MyLaw", "my-law", "my_law.py", "../law", "2nd", "while"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "message"),
-    [
-        ("algoritm", "mine", "KIND: expected one of"),
-        *(("law", name, "NAME: expected a name in snake case") for name in INVALID_NAMES),
-        ("law", "random", "NAME: there is a module random already"),
-        ("model", "models", "NAME: there is a module models already"),
-    ],
-)
-def test_mistake_gives_one_line_error(
-    kind,
-    name,
-    message,
-    tmp_path,
-    monkeypatch,
-    mistake,
-):
-    monkeypatch.chdir(tmp_path)
-    err = mistake("new", kind, name)
-    assert err.startswith(f"laggard new: {message}")
-    assert not list(tmp_path.iterdir())

@@ -10,13 +10,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from laggard import Results, load, load_results, summary, sweep
+from laggard import Results, load, summary, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.figures import FIGURES
 from laggard.experiments.notebook import HTML_ROWS
 from laggard.experiments.results.tables import FORMATS
 
-CONFIG = """\
+SWEEP = """\
 question: "Is <b>1</b> & 2 enough?"
 cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
 task: {model: quadratic, dim: 3, condition: 10, noise: 0.2, epoch: 20}
@@ -41,19 +41,6 @@ TABLES = {
         "against": {"method": "sync"},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("out")
-    (out / "grid.yaml").write_text(CONFIG)
-    sweep(load(out / "grid.yaml"), out)
-    return out / "grid"
-
-
-@pytest.fixture(scope="module")
-def results(folder):
-    return load_results(folder)
 
 
 @pytest.mark.parametrize("options", TABLES)

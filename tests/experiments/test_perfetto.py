@@ -190,11 +190,3 @@ def test_export_writes_trace_and_warns_without_messages(
     assert "expected 0 <= --from < --until, got 3 and 2" in mistake(
         *command, "--from", "3", "--until", "2"
     )
-
-
-def test_trace_of_sweep_is_refused(toy, tmp_path, mistake):
-    for seed in (0, 1):
-        run(load(toy(), f"seed={seed}"), tmp_path / "out")
-    assert "holds 2 runs: name the folder of one" in mistake(
-        "export", tmp_path / "out" / "toy", "--to", "perfetto"
-    )

@@ -21,18 +21,13 @@ def swept(toy, tmp_path, axes, *overrides, text=DIGITS):
     return sweep(load(toy(f"sweep: {{{axes}}}", text=text), *overrides), tmp_path, jobs=1)
 
 
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranking")
-    axes = f"{METHODS}, learning.lr: [0.001, 0.05], seed: [0, 1, 2]"
-    (folder / "toy.yaml").write_text(f"{DIGITS}sweep: {{{axes}}}")
-    return sweep(load(folder / "toy.yaml"), folder, jobs=1)
+SWEEP = f"{DIGITS}sweep: {{{METHODS}, learning.lr: [0.001, 0.05], seed: [0, 1, 2]}}"
 
 
-def test_methods_are_ranked_by_time_at_best_rates(grid):
-    table = rank(grid)
+def test_methods_are_ranked_by_time_at_best_rates(results):
+    table = rank(results)
     assert (table.rows, table.values[0]) == (("method", "learning.lr"), "time_to")
-    measured = measure_runs(grid, "time_to")
+    measured = measure_runs(results, "time_to")
     means = {}
     for (method, rate), rows in measured.groupby(["method", "learning.lr"]):
         if rows["value"].notna().all():

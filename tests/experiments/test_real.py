@@ -36,7 +36,7 @@ from laggard.experiments.real.comparison import (
     total_variation,
     what_is_missing,
 )
-from laggard.experiments.real.processes import RealRun, check_real, run_real
+from laggard.experiments.real.processes import RealRun, run_real
 
 QUADRATIC = """
 cluster: {workers: 2, compute: {law: gamma, mean: 0.01, cv: 0.5}}
@@ -177,38 +177,6 @@ def test_no_process_outlives_a_killed_command(tmp_path):
     while members_of(str(tmp_path)) and time.monotonic() < until:
         time.sleep(0.1)
     assert not members_of(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["algorithm=sgp"],
-            "algorithm.name: expected async_ps, sync_ps, all_reduce for real processes, got 'sgp'",
-        ),
-        (["algorithm.shards=2"], "algorithm.shards: expected 1 for real processes, got 2"),
-        (
-            ["cluster.network.latency=0.01"],
-            "cluster.network.latency: expected 0.0",
-        ),
-        (
-            ["cluster.receive_seconds=0.01"],
-            "cluster.receive_seconds: expected 0.0",
-        ),
-        (
-            ["cluster.slowdowns=[{worker: 0, at: 1.0, back: 2.0}]"],
-            "cluster.slowdowns: expected no crash in a real run",
-        ),
-        (
-            ["sweep.learning.lr=[0.1, 0.2]"],
-            "sweep: expected one model in a real run, got 2 members",
-        ),
-    ],
-)
-def test_unsupported_real_config_is_refused(tmp_path, overrides, message):
-    with pytest.raises(ConfigError) as caught:
-        check_real(spec_of(tmp_path, *overrides))
-    assert message in str(caught.value)
 
 
 COLUMNS = ["worker", "number", "version_read", "version", "staleness", "sent", "read", "computed",
@@ -530,21 +498,6 @@ def test_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkeypatc
         processes, "run_real", lambda spec, seconds: known_run((0.02, 0.03, 0.05), jitter=0.5)
     )
     assert set(commands_calibrate_and_compare(capsys)["agrees"].dropna()) == {"yes"}
-
-
-def test_unsupported_command_gives_one_line_error(tmp_path, mistake, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("small.yaml").write_text(QUADRATIC + "algorithm: async_ps\n")
-    calibrate_cluster(known_run((0.02, 0.03)), runs(load("small.yaml"))[0], Path("real/small"))
-    wrong = {
-        "real compare small.yaml --calibration real/small --seconds 0": "--seconds: expected a number > 0, got 0",
-        "real calibrate small.yaml cluster.network.message_bytes=4": "cluster.network.message_bytes: expected at least a",
-        "real calibrate small.yaml stop.accuracy=0.5": "stop.accuracy: expected null",
-        "real calibrate small.yaml algorithm=local_sgd": "algorithm.name: expected async_ps, sync_ps, all_reduce",
-        "real calibrate small.yaml sweep.seed=[1,2]": "sweep: expands to 2 runs: fix the swept keys",
-    }
-    for command, said in wrong.items():
-        assert said in mistake(*command.split())
 
 
 def test_page_has_errors_at_other_message_sizes():

@@ -97,13 +97,6 @@ def faults(text):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
-    return sweep(load(folder / "toy.yaml"), folder, jobs=1)
-
-
-@pytest.fixture(scope="module")
 def text(results):
     return report_page(results, "Which of <both>?")
 
@@ -240,12 +233,7 @@ def test_staleness_is_counted_over_applied_gradients(toy, tmp_path):
     assert float(row[5]) == applied[-1]
 
 
-def test_command_writes_the_question_of_the_config(
-    toy,
-    tmp_path,
-    mistake,
-    capsys,
-):
+def test_command_writes_the_question_of_the_config(toy, tmp_path, capsys):
     result = run(load(toy()), tmp_path / "out")
     assert main(["report", str(result.path)]) == 0
     path = result.path / "report.html"
@@ -259,4 +247,3 @@ def test_command_writes_the_question_of_the_config(
     assert capsys.readouterr().out == f"{path}\n"
     assert "Which of the three is late?" in (text := Page(path.read_text(encoding="utf-8")).text)
     assert "A noisy quadratic on three uneven workers." not in text.split("Results")[0]
-    mistake("report", tmp_path / "nowhere")

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from laggard import load, sweep
 from laggard.experiments.report import report_page
 from laggard.experiments.report.charts import draw_timelines, embed
 from laggard.experiments.results.ranking import rank
@@ -42,13 +41,6 @@ sweep:
   learning.lr: [0.005, 0.02, 0.1]
   seed: [0, 1, 2]
 """
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("browser")
-    (folder / "grid.yaml").write_text(SWEEP)
-    return sweep(load(folder / "grid.yaml"), folder, jobs=1)
 
 
 @pytest.fixture(scope="module")

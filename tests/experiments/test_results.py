@@ -10,26 +10,16 @@ import pytest
 
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.results import result as store
+from tests.experiments.conftest import TOY
 
-GRID = """
+SWEEP = f"""{TOY}
 sweep:
   method:
-    sync: {algorithm: sync_ps, sweep: {learning.lr: [0.05, 0.2]}}
-    late: {algorithm: async_ps, task.noise: 0.1}
+    sync: {{algorithm: sync_ps, sweep: {{learning.lr: [0.05, 0.2]}}}}
+    late: {{algorithm: async_ps, task.noise: 0.1}}
   seeds: 2
 """
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A sweep of four runs, two of which are ensembles of two."""
-    from tests.experiments.conftest import TOY
-
-    out = tmp_path_factory.mktemp("out")
-    config = out / "toy.yaml"
-    config.write_text(TOY + GRID)
-    sweep(load(config), out)
-    return out / "toy"
+"""A sweep of four runs, two of which are ensembles of two."""
 
 
 def test_joint_tables_add_the_labels(folder):

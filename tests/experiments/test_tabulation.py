@@ -15,7 +15,7 @@ from laggard.experiments.results.measures import measure_runs, summary
 from laggard.experiments.results.selection import best
 from laggard.experiments.results.tables import FORMATS, label_results, table
 
-CONFIG = """\
+SWEEP = """\
 cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
 task: {model: logistic, dataset: {name: synthetic, samples: 200, separation: 3.0}, batch: 8}
 stop: {updates: 40}
@@ -25,19 +25,6 @@ sweep:
   learning.lr: [0.002, 0.1, 0.5]
   seeds: 4
 """
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("out")
-    (out / "grid.yaml").write_text(CONFIG)
-    sweep(load(out / "grid.yaml"), out)
-    return out / "grid"
-
-
-@pytest.fixture(scope="module")
-def results(folder):
-    return load_results(folder)
 
 
 def curves(results, method, lr):
@@ -279,27 +266,6 @@ def test_common_question_is_the_title(results, style, title):
     plain = asking(*[""] * len(results))
     assert asking(*others, "") == title + plain
     assert asking(*others, "And why?") == plain
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ("--rows method", "learning.lr: was swept too"),
-        ("--where learning.lr", "learning.lr: expected key=value"),
-        ("--where learning.lr=7", "learning.lr=7: no run has that value"),
-        ("--rows method", "fix it by --where, or choose its --best"),
-        ("--by loss", "--by: expected keys of which to choose the best (--best)"),
-        ("--against method=x --columns learning.lr", "--against method=x: no run has"),
-        ("--against x=1 --columns learning.lr", "x: not a swept"),
-        ("--value stalenes", "stalenes: unknown measure; did you mean staleness?"),
-        ("--rows methd", "methd: not a swept key; did you mean method?"),
-        ("--best learning.momentum", "learning.momentum: expected a swept key that is not a seed"),
-        ("--best seed", "seed: expected a swept key that is not a seed"),
-        ("--best learning.lr --by luck", "luck"),
-    ],
-)
-def test_wrong_option_gives_one_line_error(folder, mistake, asked, message):
-    assert message in mistake("table", folder, *asked.split())
 
 
 def test_runs_that_differ_in_lists_are_rows(toy, tmp_path):
