@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from laggard import ConfigError, load
 from laggard.simulator import ALGORITHMS, InvalidSettingError, Network, Rule
 from laggard.simulator.errors import limits_of
+from laggard.simulator.network.changes import Change
 
 TABLE = YAML(typ="safe").load(Path(__file__).with_name("refusals.yaml"))
 ROWS = [row for rows in TABLE.values() for row in rows.items()]
@@ -27,7 +28,9 @@ def test_refusal_names_the_key(overrides, key, tmp_path, monkeypatch):
 METHODS = [method(Rule()) for method in ALGORITHMS.values()]
 
 
-@pytest.mark.parametrize("settings", [Network(), *METHODS], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "settings", [Network(), Change(latency=1.0), *METHODS], ids=lambda each: type(each).__name__
+)
 def test_other_choices_and_fractions_are_refused_in_python(settings):
     """In a config the types of the keys have refused them before."""
     wrong = {}

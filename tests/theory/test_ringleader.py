@@ -1,4 +1,4 @@
-"""Ringleader: how late a table is used, and servers of several cards."""
+"""Ringleader: its weights as a loop, how late a table is used, and servers of several cards."""
 
 from functools import partial
 
@@ -10,11 +10,11 @@ from laggard.models import Quadratic
 from laggard.simulator import Cluster, Network, Record, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib.ringleader import Ringleader
 from laggard.simulator.algorithms.sharding import Shards
-from laggard.simulator.timing.distributions import Constant, Exponential
-from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.faults import Replaced, on_spoilt
 from tests.theory.statements import at_most, close, equal, same
-from tests.theory.trials import LR, UNEVEN, every, method
+from tests.theory.trials import LR, UNEVEN, every, gradient_of, method
 
 MARANJYAN = "Maranjyan & Richtarik (2025)"
 P, ALPHA, TRANSFER = 8, 0.125, 0.25
@@ -51,9 +51,67 @@ def test_last_use_of_gradient_is_late_by_bound(name):
 
         server.apply = note
 
-    simulate(cluster, method("ringleader"), stop=Stop(updates=1200), observe=observe)
+    outcome = simulate(cluster, method("ringleader"), stop=Stop(updates=1200), observe=observe)
     text = f"ringleader, {name}: updates from a read to the last use of its gradient, 2 P - 2"
     equal(text, 2 * cluster.workers - 2, max(uses), source=MARANJYAN)
+    if cluster.slowdowns and isinstance(cluster.compute, Constant):
+        slowest = max(slow.factor for slow in cluster.slowdowns)
+        rounds = 1200 / cluster.workers + 1
+        text = f"ringleader, {name}: seconds of a round, over two mini-batches of the slowest"
+        at_most(text, 1.0, outcome.progress.time / rounds / (2 * slowest), source=MARANJYAN)
+
+
+def learn_by_loop(task, order, lr):
+    """The weights of the method, written as a loop over workers in their order of arrival."""
+    workers = max(order) + 1
+    model = task.start([0])
+    held = dict.fromkeys(range(workers), model)
+    table, following, updated = {}, {}, set()
+    batches = [task.batches(rank, [np.random.default_rng(0)]) for rank in range(workers)]
+    for rank in order:
+        gradient = gradient_of(task, held[rank], next(batches[rank]))
+        if rank in updated:
+            following.setdefault(rank, []).append(gradient)
+            continue
+        table.setdefault(rank, []).append(gradient)
+        if len(table) < workers:
+            continue
+        model = model - lr * sum(sum(row) / len(row) for row in table.values()) / workers
+        held[rank] = model
+        updated.add(rank)
+        if len(updated) == workers:
+            table, following, updated = following, {}, set()
+    return model
+
+
+def test_weights_equal_loop_over_arrivals():
+    optima, curvatures = np.linspace(-1, 2, 4).tolist(), np.linspace(1, 3, 4).tolist()
+    task = Quadratic(noise=0.0, shift=optima, scale=curvatures, dtype=torch.float64)
+    cluster = Cluster(4, Gamma(1.0, 0.8), network=Network(latency=0.3))
+    algorithm = method("ringleader", Rule(lr=0.1))
+    outcome = simulate(cluster, algorithm, task, stop=Stop(updates=200))
+    rows = outcome.updates
+    # They arrive in the order in which they are computed. Those without a row are not used yet.
+    order = rows["worker"][np.argsort(rows["computed"], kind="stable")].tolist()
+    expected = learn_by_loop(task, order, 0.1)
+    close("ringleader = its loop over arrivals", outcome.weights, expected, source=MARANJYAN)
+
+
+def test_model_goes_down_once_a_round_and_worker():
+    """Other gradients are answered by tokens of no bytes; the first models are read at the start."""
+    cluster, record = uneven((1, 1, 1, 1, 20), message_bytes=4.0), Record(messages=True)
+    outcome = simulate(cluster, method("ringleader"), stop=Stop(updates=100), record=record)
+    log = outcome.message_log
+    models = (log["sender"] == -1) & (log["bytes"] > 0)
+    assert models.sum() == 5 + 100
+    assert ((log["sender"] == -1) & (log["bytes"] == 0)).sum() > 1000
+
+
+def test_crash_holds_up_the_others_until_return():
+    cluster = Cluster(3, slowdowns=[Crash(1, at=2.5, back=10.0)])
+    outcome = simulate(cluster, method("ringleader"), stop=Stop(updates=12))
+    times = np.unique(outcome.updates["time"])
+    assert ((times <= 3) | (times >= 11)).all()
 
 
 @pytest.mark.parametrize("shards", [2, 3])

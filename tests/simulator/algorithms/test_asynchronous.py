@@ -207,19 +207,6 @@ def test_computation_stops_when_it_is_too_stale():
     assert outcome.gradients["dropped"] == 0
 
 
-@pytest.mark.parametrize("cancel", [False, True])
-def test_crashed_worker_contributes_again_to_ringmaster(cancel):
-    at, back, R = 20.3, 40.2, 5
-    cluster = Cluster(4, Gamma(1.0, 0.5), [Crash(worker=1, at=at, back=back)], WIRED)
-    outcome = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(time=80.0))
-    rows = outcome.updates
-    applied = rows["status"] == "applied"
-    assert (applied & (rows["worker"] == 1) & (rows["time"] > back)).sum() > 15
-    assert rows["staleness"][applied].max() < R
-    for started, *counts in (outcome.gradients.values(), outcome.messages.values()):
-        assert started == sum(counts)
-
-
 def test_worker_that_returns_contributes_once_to_update():
     """If its gradient was gathered before the crash, it waits for the update like any contributor."""
     K, updates = 3, 300

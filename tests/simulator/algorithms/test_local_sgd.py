@@ -114,14 +114,6 @@ def test_equal_shards_are_averaged_bit_for_bit():
     assert torch.equal(*results)
 
 
-def test_crashed_worker_leaves_average_of_the_others():
-    """Worker 2 is down for ever: the two others make every round, by their own samples."""
-    task, down = task_with_shards((5, 8, 2)), Crash(2, at=0.5)
-    cluster = Cluster(3, slowdowns=[down])
-    algorithm = LocalSGD(Rule(lr=0.5), 3, wait_for=2)
-    assert_close(weights_of(algorithm, task, cluster, 3), learn_by_loop(task, {0: 5, 1: 8}, 0.5))
-
-
 def test_reset_forgets_buffers_and_not_schedule(quadratic):
     """For one step momentum's fresh buffer is the gradient: plain SGD, under a schedule too."""
     forgetful, plain = (

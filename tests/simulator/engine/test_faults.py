@@ -199,10 +199,12 @@ def test_every_method_accounts_for_all_after_crashes(name):
 GO_ON = ["adpsgd", "async_ps", "k_batch_sync", "soft_sync", "easgd", "ringmaster"]
 
 
-@pytest.mark.parametrize("name", GO_ON)
-def test_asynchronous_methods_continue_after_crash(name):
+@pytest.mark.parametrize(
+    ("name", "settings"), [*((name, {}) for name in GO_ON), ("ringmaster", {"cancel": True})]
+)
+def test_asynchronous_methods_continue_after_crash(name, settings):
     outcome = crashed(
-        ALGORITHMS[name](Rule(lr=0.05)),
+        ALGORITHMS[name](Rule(lr=0.05), **settings),
         Crash(1, at=3.3, back=6.0),
         compute=Gamma(1.0, 0.3),
         time=40.0,
