@@ -1,5 +1,7 @@
 """Small colour images of a few classes, which a network can learn in some updates."""
 
+from itertools import islice
+
 import numpy as np
 import torch
 
@@ -28,3 +30,9 @@ def crops(x, numbers, crop):
         picture = padded[:, row : row + height, column : column + width]
         pictures.append(picture[:, :, ::-1].copy() if flip else picture)
     return torch.from_numpy(np.stack(pictures))
+
+
+def drawn(task, seeds, count):
+    """The first mini-batches of worker 0, from a stream of each seed."""
+    streams = [np.random.default_rng(seed) for seed in seeds]
+    return list(islice(task.batches(0, streams), count))

@@ -1,5 +1,7 @@
 """What torch itself says of a network, without laggard's backends."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -13,3 +15,13 @@ def gradient_by_torch(module, weights, x, y, loss=cross_entropy):
     value = loss(module(x), y)
     found = torch.autograd.grad(value, tuple(module.parameters()), materialize_grads=True)
     return flatten(found), value.detach()
+
+
+def gradients_by_torch(module, weights, x, y, index, loss=cross_entropy):
+    """Those of each row of weights `(models, params)`, for a mini-batch of indices each."""
+    module = copy.deepcopy(module)
+    found = [
+        gradient_by_torch(module, row, x[batch], y[batch], loss)
+        for row, batch in zip(weights, index.long(), strict=True)
+    ]
+    return [torch.stack(column) for column in zip(*found, strict=True)]

@@ -12,7 +12,7 @@ from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.backends.graphs import RECORD
 from laggard.models.variants import Variants, make_variants
-from tests.models.images import crops, images
+from tests.models.images import crops, drawn, images
 from tests.models.plain import gradient_by_torch
 
 SMALL = MLP(hidden=(6,))
@@ -30,10 +30,6 @@ def task(network=SMALL, data=RGB, **options):
 
 def rng(seed):
     return np.random.default_rng(seed)
-
-
-def drawn(task, seeds, count):
-    return list(islice(task.batches(0, [rng(seed) for seed in seeds]), count))
 
 
 @pytest.mark.parametrize("augment", [BOTH, Augmentation(crop=3), Augmentation(flip=True)])

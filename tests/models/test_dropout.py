@@ -1,7 +1,5 @@
 """Masks of dropout have the right distribution, and depend on no backend, thread or moment."""
 
-from itertools import islice
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from torch import nn
 from laggard.models import Augmentation, Supervised, Vision
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.modules import Dropout, replace_dropout, split_mix, with_draws
-from tests.models.images import crops, images
+from tests.models.images import crops, drawn, images
 from tests.models.plain import gradient_by_torch
 
 DATA = images(samples=40, shape=(3, 6, 6))
@@ -52,12 +50,6 @@ NETWORKS = {"dense": dense, "convolutional": convolutional, "twice": Twice}
 def task(make=dense, data=DATA, **options):
     settings = {"batch": 8, "threads": 1, "device": "cpu", "dtype": torch.float64, **options}
     return Supervised(lambda shape, classes: make(), data, **settings)
-
-
-def drawn(task, seeds, count, rank=0):
-    return list(
-        islice(task.batches(rank, [np.random.default_rng([seed, rank]) for seed in seeds]), count)
-    )
 
 
 def reference(seed, count):

@@ -14,7 +14,7 @@ from laggard.models.backends.graphs import RECORD, Graphs
 from laggard.models.backends.unfolded import Unfolded
 from laggard.models.flat import flatten
 from tests.cases import quick
-from tests.models.plain import gradient_by_torch
+from tests.models.plain import gradients_by_torch
 
 SAMPLES, BATCH, MODELS, CLASSES = 30, 4, 5, 10
 IMAGE = (1, 28, 28)
@@ -114,19 +114,12 @@ def problem(network, dtype, models=MODELS):
         return module, weights, x, y, torch.randint(SAMPLES, (models, BATCH), dtype=torch.int32)
 
 
-def plainly(module, weights, x, y, index):
-    """Gradients and losses by autograd, a model after the other."""
-    found = [
-        gradient_by_torch(module, row, x[batch], y[batch])
-        for row, batch in zip(weights, index, strict=True)
-    ]
-    return [torch.stack(column) for column in zip(*found, strict=True)]
-
-
 def check(backend, found, tolerance):
     module, weights, x, y, index = found
     before = weights.clone()
-    for mine, its in zip(backend.gradients(weights, x, y, index), plainly(*found), strict=True):
+    for mine, its in zip(
+        backend.gradients(weights, x, y, index), gradients_by_torch(*found), strict=True
+    ):
         assert not mine.requires_grad
         torch.testing.assert_close(mine, its, rtol=tolerance, atol=tolerance)
     outputs = backend.outputs(weights, x)
@@ -172,7 +165,7 @@ def test_pooling_breaks_ties_as_torch():
     x[:, :, ::2, ::3] = 1.0
     data = x, torch.tensor([0, 1, 2]), torch.tensor([[0, 1], [1, 2]])
     gradients, _ = Unfolded(module, cross_entropy).gradients(weights, *data)
-    expected, _ = plainly(module, weights, *data)
+    expected, _ = gradients_by_torch(module, weights, *data)
     torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-12)
 
 

@@ -25,7 +25,7 @@ from laggard.models.flat import flatten
 from laggard.models.modules import BasicBlock, convolution_of_3
 from laggard.models.networks import ResNet
 from laggard.models.recalibration import remove_statistics
-from tests.models.plain import gradient_by_torch
+from tests.models.plain import gradients_by_torch
 
 SAMPLES, CLASSES, MODELS = 40, 4, 3
 chain = nn.Sequential
@@ -132,16 +132,7 @@ def compiled(module, weights, x, y, index, threads=1, loss=cross_entropy):
 def exactly(module, weights, x, y, index, loss=cross_entropy):
     """Gradients and losses by autograd in double precision."""
     module = copy.deepcopy(module).double()
-    return by_autograd(module, weights.double(), x.double(), y, index, loss)
-
-
-def by_autograd(module, weights, x, y, index, loss=cross_entropy):
-    other = copy.deepcopy(module)
-    found = [
-        gradient_by_torch(other, row, x[batch], y[batch], loss)
-        for row, batch in zip(weights, index.long(), strict=True)
-    ]
-    return [torch.stack(column) for column in zip(*found, strict=True)]
+    return gradients_by_torch(module, weights.double(), x.double(), y, index, loss)
 
 
 def agree(one, other, tolerance=1e-6):
@@ -220,7 +211,7 @@ def test_outputs_under_batch_normalisation_are_those_of_autograd():
 
 
 @pytest.mark.parametrize("batch", [1, 33])
-def test_batch_beyond_one_pass_is_normalised_by_autograd(batch):
+def test_batch_beyond_one_pass_is_normalised_gradients_by_torch(batch):
     """Its samples have to be in one pass; torch refuses one alone."""
     module = chain(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, CLASSES))
     remove_statistics(module)
@@ -233,7 +224,7 @@ def test_batch_beyond_one_pass_is_normalised_by_autograd(batch):
             backend.gradients(weights, *data, index)
         return
     found = backend.gradients(weights, *data, index)
-    assert torch.equal(found[0], by_autograd(module, weights, *data, index)[0])
+    assert torch.equal(found[0], gradients_by_torch(module, weights, *data, index)[0])
 
 
 def test_pooling_breaks_ties_as_torch():
@@ -266,7 +257,9 @@ def test_gradients_are_finite_only_where_autograd_is(name, value):
     for place in np.concatenate([ends - sizes, ends - sizes // 2 - 1, ends - 1]):
         changed = weights[:1].clone()
         changed[0, place] = value
-        found, expected = (how(module, changed, x, y, index[:1]) for how in (compiled, by_autograd))
+        found, expected = (
+            how(module, changed, x, y, index[:1]) for how in (compiled, gradients_by_torch)
+        )
         for mine, its in zip(found, expected, strict=True):
             assert its.isfinite().all() or not mine.isfinite().all()
     gradient, loss = compiled(module, torch.full_like(weights, float("nan")), x, y, index)
@@ -307,7 +300,7 @@ def squared(outputs, targets):
 def test_other_losses_go_to_autograd(loss):
     problem_of_mlp = problem("mlp", 5)
     found = Threads(problem_of_mlp[0], loss, 1).gradients(*problem_of_mlp[1:])
-    assert torch.equal(found[0], by_autograd(*problem_of_mlp, loss=loss)[0])
+    assert torch.equal(found[0], gradients_by_torch(*problem_of_mlp, loss=loss)[0])
 
 
 @pytest.mark.parametrize("kind", ["float64", "probabilities", "labels to leave out", "many rows"])
@@ -324,7 +317,7 @@ def test_other_data_go_to_autograd(kind):
         weights = flatten(module.parameters()).detach().repeat(MODELS, 1)
     index = index.long()
     found = Threads(module, cross_entropy, 1).gradients(weights, x, y, index)
-    for one, other in zip(found, by_autograd(module, weights, x, y, index), strict=True):
+    for one, other in zip(found, gradients_by_torch(module, weights, x, y, index), strict=True):
         assert torch.equal(one, other)
 
 
@@ -370,6 +363,7 @@ STRANGERS = {
     "unit that is not monotone": lambda: chain(nn.Linear(6, 6), nn.GELU()),
     "layer alone": lambda: nn.Bilinear(6, 6, 3),
     "nothing to learn": lambda: chain(nn.Flatten()),
+    "block of features": lambda: chain(nn.Linear(6, 6), BasicBlock(chain(nn.Linear(6, 6)), 1, 0)),
 }
 IDLE = nn.Parameter(torch.ones(2))
 
@@ -446,12 +440,6 @@ def test_blocks_unlike_their_shortcut_are_not_compiled(part):
     block = BasicBlock(chain(part), 1, 0)
     with pytest.raises(NotCompiledError):
         build_plan(chain(nn.Conv2d(2, 2, 1), block, nn.AdaptiveAvgPool2d(1), nn.Flatten()), IMAGE)
-
-
-def test_block_of_features_is_not_compiled():
-    block = BasicBlock(chain(nn.Linear(6, 6)), 1, 0)
-    with pytest.raises(NotCompiledError):
-        build_plan(chain(nn.Linear(6, 6), block), (6,))
 
 
 def test_layer_needs_memory_only_for_its_output():
@@ -586,4 +574,4 @@ def test_failure_of_numba_warns_once_and_uses_autograd(monkeypatch):
         warnings.simplefilter("error")
         Threads(module, cross_entropy, 1).gradients(*arguments)
     compiler.compile_passes.cache_clear()
-    agree(found, by_autograd(module, *arguments), 0)
+    agree(found, gradients_by_torch(module, *arguments), 0)
