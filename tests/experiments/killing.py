@@ -144,6 +144,17 @@ def check_kept(results, finished):
         finished.setdefault(path, (status.st_ino, status.st_mtime_ns))
 
 
+def wait_for(found, seconds=120.0):
+    """The first true value of `found`, within some seconds."""
+    end = monotonic() + seconds
+    while monotonic() < end:
+        value = found()
+        if value:
+            return value
+        sleep(0.02)
+    raise TimeoutError(f"nothing within {seconds:g} s")
+
+
 def contents(results):
     """The tables and the weights of every run, by folder and name."""
     files = [file for name in COMPARED for file in results.glob(f"[!.]*/{name}")]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ruamel.yaml import YAML
 
 from laggard import load, run
 from laggard.experiments.cli import main
@@ -226,20 +227,10 @@ def test_table_gives_workers_their_samples(data, suffix):
     assert [shard.tolist() for shard in RunSpec(load(path)).task()._shards] == [[0, 9], [3, 0]]
 
 
-@pytest.mark.parametrize(
-    ("rows", "key"),
-    [
-        ("worker,sample", "task.partition.file: expected a row of names"),
-        ("worker 0", "task.partition.file: expected"),
-        ("worker,sample 0,a 1,2", "task.partition.file: expected"),
-        ("worker,sample 0,1 1,-2", "task.partition.file: expected"),
-        ("worker,sample 0,1 1", "task.partition.file: expected"),
-        ("worker,sample 0,1 1,2 0,1", "task.partition.file: expected each row once"),
-        ("worker,sample 0,1 0,2", "task: partition: expected samples for each of 2 workers"),
-        ("worker,sample 0,1 1,2 3,0", "task: partition: expected samples for each of 2 workers"),
-        ("worker,sample 0,1 1,10", "task: partition: expected samples from 0 to 9"),
-    ],
-)
+BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_samples.yaml"))
+
+
+@pytest.mark.parametrize(("rows", "key"), BROKEN["shards"].items())
 @pytest.mark.parametrize("name", ["synthetic", "own:ten"])
 def test_unfit_table_of_shards_gives_one_line_error(
     name,
@@ -346,20 +337,7 @@ def right() -> Dataset:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("untyped", "task.dataset.name: expected a function that returns "),
-        ("nothing", "task.dataset: expected a Dataset, got NoneType"),
-        ("arrays", "task.dataset: train_x: expected a tensor, got numpy.ndarray"),
-        ("short", "task.dataset: train_y: expected 8 labels"),
-        ("undefined", "task.dataset: test_x: expected finite numbers"),
-        ("real", "task.dataset: train_y: expected torch.int64, got torch.float32"),
-        ("many", "task.dataset: test_y: expected classes from 0 to 1, "),
-        ("none", "task.dataset: classes: expected at least 1, got 0"),
-        ("wide", "task.dataset: test_x: expected inputs of shape (4,)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "key"), BROKEN["plugins"].items())
 def test_unfit_samples_of_a_plugin_give_one_line_error(name, key, module, toy, tmp_path, mistake):
     module("samples", SAMPLES)
     path, words = toy(), ("stop={updates: 2}", "--out", tmp_path / "out")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
 
 from laggard import load
 from laggard.experiments.cli import main
@@ -47,39 +48,14 @@ def digests(path, *overrides):
     return [digest_of(run.config) for run in runs(load(path, *overrides))]
 
 
-@pytest.mark.parametrize(
-    ("own", "overrides"),
-    [
-        ("", []),
-        ("cluster: {workers: 8}", ["cluster.workers=8"]),
-        (
-            "cluster: {compute: {cv: 0.1}, network: {latency: 0.0}}",
-            ["cluster.compute.cv=0.1", "cluster.network.latency=0"],
-        ),
-        (
-            "cluster: {compute: {law: constant, mean: 1.0}}",
-            ["cluster.compute={law: constant, mean: 1.0}"],
-        ),
-        ("cluster: {compute: {law: gamma, mean: 1.0}}", ["cluster.compute.mean=1.0"]),
-        ("algorithm: {name: sgp}", ["algorithm={name: sgp}"]),
-        ("algorithm: sync_ps", ["algorithm=sync_ps"]),
-        ("cluster: {network: {latency: null}}", ["cluster.network={bandwidth: 1.0e+6}"]),
-        ("algorithm: {accumulate: null}", ["algorithm.accumulate=1"]),
-        ("learning: {lr: 0.3}", ["learning.lr=0.3"]),
-        ("learning: {optimizer: adam, momentum: null}", ["learning={optimizer: adam, lr: 0.1}"]),
-        ("cluster: {network: null}", ["cluster.network={}"]),
-        ("sweep: {learning.lr: null}", ["sweep={seed: [0, 1]}"]),
-        (
-            "sweep: {seed: [3], cluster.workers: [2, 3]}",
-            ["sweep.seed=[3]", "sweep.cluster.workers=[2, 3]"],
-        ),
-        ("sweep: null", ["sweep={}"]),
-        ("seed: 5", ["seed=5"]),
-    ],
-)
+BASES = YAML(typ="safe").load(Path(__file__).with_name("bases.yaml"))
+
+
+@pytest.mark.parametrize(("own", "overrides"), BASES.items())
 def test_changes_of_a_base_equal_overrides(write, own, overrides):
     based = write(f"base: base.yaml\n{own}\n")
-    assert digests(based) == digests(based.with_name("base.yaml"), *overrides)
+    words = [word for word in overrides.split("; ") if word]
+    assert digests(based) == digests(based.with_name("base.yaml"), *words)
 
 
 OWN = (

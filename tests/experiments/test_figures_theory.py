@@ -2,7 +2,9 @@
 time.
 """
 
+import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,71 +31,19 @@ from laggard.simulator.timing.distributions import (
 )
 
 EXPONENTIAL = "compute: {law: exponential, mean: 2}"
-TIMING = "task: {model: timing}\nstop: {updates: 2000}\n"
 SLOW = pytest.mark.slow
-LAWS = [
-    ("geometric", f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: async_ps\n", 4.0),
-    (
-        "geometric",
-        f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 1}}\n",
-        4.0,
-    ),
-    (
-        "mixed geometric",
-        f"cluster: {{workers: 4, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 5}}]}}\n",
-        3.0,
-    ),
-    (
-        "grouped geometric",
-        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 4}}\n",
-        1.25,
-    ),
-    (
-        "grouped geometric",
-        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: async_ps, accumulate: 3}}\n",
-        5 / 3,
-    ),
-    ("constant", "cluster: {workers: 5}\nalgorithm: async_ps\n", 4.0),
-    ("Little's law", "cluster: {workers: 5, ties: random}\nalgorithm: async_ps\n", 4.0),
-    ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
-    ("constant", "cluster: {workers: 4}\nalgorithm: {name: k_sync, wait_for: 3}\n", 0.0),
-    (
-        "geometric",
-        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n",
-        2.0,
-    ),
-    (
-        "Little's law",
-        f"cluster: {{workers: 6, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 3}}]}}\n"
-        "algorithm: {name: k_async, wait_for: 2}\n",
-        2.0,
-    ),
-    ("Little's law", "cluster: {workers: 6, network: {bandwidth: 3, message_bytes: 1}}\n", 5.0),
-    (
-        "Little's law",
-        f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: downpour, n_push: 2, n_fetch: 4}}\n",
-        5.0,
-    ),
-    (
-        "constant",
-        "cluster: {workers: 4}\nalgorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n",
-        1.0,
-    ),
-    (
-        "Little's law",
-        f"cluster: {{workers: 4, {EXPONENTIAL}}}\n"
-        "algorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n",
-        1.0,
-    ),
-]
+FORMS = YAML(typ="safe").load(Path(__file__).with_name("closed_forms.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("law", "text", "mean"), LAWS, ids=lambda value: str(value)[:40].replace("\n", " ")
-)
-def test_law_of_staleness_matches_simulation(bench, law, text, mean):
+def timing(config, updates, **more):
+    """A config of the clock alone, as text."""
+    return json.dumps({**config, "task": {"model": "timing", **more}, "stop": {"updates": updates}})
+
+
+@pytest.mark.parametrize(("law", "mean", "config"), FORMS["staleness"], ids=str)
+def test_law_of_staleness_matches_simulation(bench, law, mean, config):
     """Mean and shares within five standard errors, by batches of rows, which are correlated."""
-    run = bench(text + TIMING)
+    run = bench(timing(config, updates=2000))
     theory = staleness_theory(run.config)
     assert theory is not None
     assert (theory.law, theory.mean) == (law, pytest.approx(mean))
@@ -119,18 +69,9 @@ def test_run_without_config_has_no_theory():
     assert staleness_theory(SimpleNamespace(name="own")) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cluster: {workers: 4, slowdowns: [{worker: 0, at: 3, back: 5}]}\n",
-        "algorithm: {name: downpour, warm_start: 9}\n",
-        "algorithm: {name: downpour, sync_every: 4}\n",
-        "algorithm: {name: ssp, bound: 2}\n",
-        "algorithm: {name: delayed, delay: 2, ramp_to: 8, over: 20}\ncluster: {workers: 1}\n",
-    ],
-)
-def test_no_theory_is_drawn_where_unknown(bench, text):
-    run = bench(text + "task: {model: timing}\nstop: {updates: 20}\n")
+@pytest.mark.parametrize("config", FORMS["staleness without theory"], ids=str)
+def test_no_theory_is_drawn_where_unknown(bench, config):
+    run = bench(timing(config, updates=20))
     assert staleness_theory(run.config) is None
     axes = figures.histograms([run]).axes[0]
     assert not any(line.get_label().startswith("theory") for line in axes.lines)
@@ -155,29 +96,23 @@ QUADRATIC = "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, ini
 
 @pytest.mark.parametrize(
     ("delay", "momentum", "product"),
-    [  # in CI the limit with delay and momentum, which needs both terms of the formula
-        pytest.param(0, 0.0, 2.0, marks=SLOW),
-        pytest.param(1, 0.0, 1.0, marks=SLOW),
-        pytest.param(4, 0.0, 0.3473, marks=SLOW),
-        pytest.param(16, 0.0, 0.09516, marks=SLOW),
+    [
+        (0, 0.0, 2.0),
+        (1, 0.0, 1.0),
+        (4, 0.0, 0.3473),
+        (16, 0.0, 0.09516),
         (0, 0.9, 3.8),
         (4, 0.9, 0.0265),
     ],
 )
-def test_exact_limit_separates_converging_from_diverging_runs(bench, delay, momentum, product):
+def test_exact_limit_is_that_of_delay_and_momentum(delay, momentum, product):
+    """`tests/theory/test_delayed.py` measures these limits."""
     text = (
-        QUADRATIC
-        + f"algorithm: {{name: delayed, delay: {delay}}}\nstop: {{updates: {4000 if delay else 800}}}\n"
+        f"{QUADRATIC}algorithm: {{name: delayed, delay: {delay}}}\n"
+        f"learning: {{optimizer: sgd, momentum: {momentum}}}\n"
     )
-    text += f"learning: {{optimizer: sgd, momentum: {momentum}}}\nsweep: {{learning.lr: [LRS]}}\n"
-    limit = exact_limit(parse(YAML(typ="safe").load(text.replace("LRS", "0.1"))))
+    limit = exact_limit(parse(YAML(typ="safe").load(text)))
     assert limit * 2.5 == pytest.approx(product, rel=2e-3)
-    losses = bench(text.replace("LRS", f"{0.97 * limit}, {1.03 * limit}")).metrics.pivot_table(
-        index="updates", columns="member", values="test_loss", dropna=False
-    )
-    below, above = losses[0].tail(20).max(), losses[1].fillna(math.inf).tail(20).max()
-    assert below < 1.0
-    assert above > 100.0
 
 
 def test_exact_limit_of_tridiagonal_follows_from_smoothness():
@@ -211,7 +146,7 @@ def test_measured_limit_lies_between_learning_and_failing():
     assert measured_limit(lrs, np.array([False, False, False, False]), best=2) is None
 
 
-FORMS = [
+METHODS = [
     "algorithm: {name: all_reduce, collective: ring}",
     "algorithm: {name: all_reduce, collective: tree}",
     "algorithm: sync_ps",
@@ -227,7 +162,7 @@ FORMS = [
 
 @pytest.mark.parametrize("workers", [pytest.param(2, marks=SLOW), 4])
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
-@pytest.mark.parametrize("method", FORMS)
+@pytest.mark.parametrize("method", METHODS)
 def test_closed_forms_of_time_match_simulation(bench, method, sharing, workers):
     network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 2, sharing: {sharing}}}"
     cluster = f"cluster: {{workers: {workers}, network: {network}}}"
@@ -404,48 +339,16 @@ def test_order_statistics_hold_for_uneven_workers():
     assert order_statistic(TwoLevelGamma(1.0, 0.1, 0.1), [1.0], 1) is None
 
 
-SLOWED = "slowdowns: [{worker: 0, factor: 5}]"
-STOCHASTIC = [
-    ("sync_ps", f"workers: 4, {EXPONENTIAL}"),
-    ("{name: k_sync, wait_for: 3, cancel: true}", f"workers: 4, {EXPONENTIAL}, {SLOWED}"),
-    ("sync_ps", "workers: 5, compute: {law: pareto, scale: 1, alpha: 3.5}"),
-    ("{name: all_reduce, collective: ring}", "workers: 4, compute: {law: gamma, mean: 2, cv: 0.4}"),
-    ("p3", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOWED}"),
-    ("async_ps", f"workers: 4, compute: {{law: uniform, low: 1, high: 3}}, {SLOWED}"),
-    ("{name: async_ps, accumulate: 3}", f"workers: 4, {EXPONENTIAL}"),
-    (
-        "{name: soft_sync, gradients: 3}",
-        f"workers: 4, compute: {{law: lognormal, mean: 2, cv: 0.6}}, {SLOWED}",
-    ),
-    ("{name: k_async, wait_for: 1}", f"workers: 4, {EXPONENTIAL}, {SLOWED}"),
-    ("{name: k_async, wait_for: 3}", f"workers: 4, {EXPONENTIAL}, {SLOWED}"),
-    ("{name: k_batch_sync, gradients: 3}", f"workers: 4, {EXPONENTIAL}, {SLOWED}"),
-    ("adpsgd", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOWED}"),
-    ("dpsgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}"),
-    ("d2", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}"),
-    ("relay_sgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}"),
-    ("sgp", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}"),
-    ("{name: osgp, overlap: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}"),
-    (
-        "{name: local_sgd, local_steps: 3}",
-        f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOWED}",
-    ),
-]
-
-
-@pytest.mark.parametrize(("method", "cluster"), STOCHASTIC, ids=lambda text: text[:44])
-def test_closed_forms_on_free_network_match_simulation(bench, method, cluster):
+@pytest.mark.parametrize("config", FORMS["seconds on a free network"], ids=str)
+def test_closed_forms_on_free_network_match_simulation(bench, config):
     """Within five standard errors over seeds, and two thousandths: a run may end within a
     period.
     """
     seconds = []
     for seed in range(5):
-        run = bench(
-            f"cluster: {{{cluster}}}\nalgorithm: {method}\nseed: {seed}\n"
-            "task: {model: timing}\nstop: {updates: 400}\n"
-        )
+        run = bench(timing({**config, "seed": seed}, updates=400))
         seconds.append(seconds_per_update(run))
-        if "constant" in cluster:  # all seeds give the same times
+        if config["cluster"]["compute"]["law"] == "constant":  # all seeds give the same times
             seconds *= 5
             break
     expected = seconds_theory(run)
@@ -453,79 +356,23 @@ def test_closed_forms_on_free_network_match_simulation(bench, method, cluster):
     assert np.mean(seconds) == pytest.approx(expected, abs=5 * error + 2e-3 * expected)
 
 
-FLUSHED = [  # seven layers on stages of 3, 2 and 2 of them, or one on each
-    ("naive", 3, "slowdowns: [{worker: 1, factor: 3}]"),
-    ("{name: gpipe, micro_batches: 5}", 3, "slowdowns: [{worker: 1, factor: 3}]"),
-    ("{name: gpipe, micro_batches: 5, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
-    ("{name: 1f1b, micro_batches: 5}", 7, ""),
-    ("{name: 1f1b, micro_batches: 1, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
-    (
-        "{name: async_pipelines, micro_batches: 5, replicas: 2}",
-        6,
-        "slowdowns: [{worker: 4, factor: 3}]",
-    ),
-    (
-        "{name: async_pipelines, micro_batches: 1, replicas: 2, schedule: 1f1b}",
-        6,
-        "slowdowns: [{worker: 4, factor: 3}]",
-    ),
-    ("{name: async_pipelines, micro_batches: 5, replicas: 2, schedule: 1f1b}", 14, ""),
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "workers", "slowdowns"), FLUSHED, ids=lambda value: str(value)[:60]
-)
-def test_closed_forms_of_flushed_pipelines_match_simulation(bench, method, workers, slowdowns):
+@pytest.mark.parametrize("config", FORMS["seconds of pipelines that are flushed"], ids=str)
+def test_closed_forms_of_flushed_pipelines_match_simulation(bench, config):
     """The rate of a model is the sum of those at which its replicas update it, where they do so
     each by itself.
     """
-    task = "task: {model: timing, depth: 7}\nstop: {updates: 24}\n"
-    run = bench(f"cluster: {{workers: {workers}, {slowdowns}}}\nalgorithm: {method}\n{task}")
+    run = bench(timing(config, updates=24, depth=7))
     first = run.updates[run.updates["target"] == run.updates["target"].max()].drop_duplicates(
         "version"
     )
-    own = first.groupby("worker")["time"] if "async" in method else [(0, first["time"])]
+    own = [(0, first["time"])]
+    if "async_pipelines" in str(config):
+        own = first.groupby("worker")["time"]
     gaps = np.stack([[np.diff(times).min(), np.diff(times).max()] for _, times in own])
     np.testing.assert_allclose(1 / (1 / gaps).sum(0), seconds_theory(run), rtol=1e-9)
 
 
-UNEVEN = [
-    "network: {bandwidth: 8}, compute: {law: exponential, mean: 1}",
-    "network: {bandwidth: 8}, slowdowns: [{worker: 0, factor: 2}]",
-    "network: {bandwidth: 8}, apply_seconds: 1",
-    "network: {bandwidth: 8}, receive_seconds: 1",
-    "network: {bandwidth: 8}, reply_seconds: {mean: 1}",
-    "network: {bandwidth: 8, cards: [{worker: 0, bandwidth: 1}]}",
-    "network: {bandwidth: 8, links: [{sender: 0, receiver: -1, bandwidth: 1}]}",
-    "network: {bandwidth: 8, server_bandwidth: 1}",
-    "network: {bandwidth: 8, colocated: true}",
-    "network: {bandwidth: 8, latency: 0.1, wiring: pairs}",
-    "network: {bandwidth: 8, latency: 0.1, hosts: {size: 2}}",
-    "network: {bandwidth: 8, latency: 0.1, groups: {count: 2, trunks: [{switches: [0], to: 1}]}}",
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "cluster"),
-    [
-        *(("sync_ps", f"workers: 2, {cluster}") for cluster in UNEVEN),
-        ("{name: k_sync, wait_for: 3}", f"workers: 4, {EXPONENTIAL}"),
-        ("{name: k_async, wait_for: 3}", "workers: 4, compute: {law: uniform, low: 1, high: 2}"),
-        ("{name: ssp, bound: 2}", f"workers: 4, {EXPONENTIAL}"),
-        ("sgp", f"workers: 4, {EXPONENTIAL}"),
-        ("async_ps", "workers: 4, slowdowns: [{worker: 0, factor: 5, start: 1, end: 2}]"),
-        ("{name: 1f1b, micro_batches: 2}", "workers: 4, slowdowns: [{worker: 0, factor: 5}]"),
-        ("{name: async_pipelines, replicas: 2}", f"workers: 4, {EXPONENTIAL}"),
-        (
-            "async_ps",
-            "workers: 4, compute: {law: two_level_gamma, mean: 1, machine_cv: 0.3, batch_cv: 0.1}",
-        ),
-    ],
-    ids=lambda text: text[:44],
-)
-def test_theory_is_none_without_closed_form(bench, method, cluster):
-    run = bench(
-        f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n"
-    )
+@pytest.mark.parametrize("config", FORMS["seconds without theory"], ids=str)
+def test_theory_is_none_without_closed_form(bench, config):
+    run = bench(timing(config, updates=3))
     assert seconds_theory(run) is None

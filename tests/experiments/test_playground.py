@@ -17,6 +17,7 @@ from laggard.experiments.config.config import parse
 from laggard.experiments.config.document import find_config, parse_yaml, read
 from laggard.experiments.playground import Knobs, facts_of, picture_of, simulate_clock
 from laggard.simulator.algorithms import ALGORITHMS
+from tests.experiments.killing import wait_for
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -153,14 +154,3 @@ def test_slider_in_a_browser_redraws(tmp_path):
 def is_open(port):
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(found, seconds=120.0):
-    """The first true value of `found`, within some seconds."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = found()
-        if value:
-            return value
-        time.sleep(0.2)
-    raise TimeoutError(f"nothing within {seconds:g} s")

@@ -20,11 +20,6 @@ learning:
   schedule: [{name: warmup, length: 0.5}, {name: step, at: [1, 2], factor: 0.5}]
 stop: {updates: 30}
 """
-AXES = {
-    "learning.weight_decay": [0.0, 0.3],
-    "learning.clip.norm": [0.2, 2.0],
-    "learning.schedule.1.factor": [0.1, 0.9],
-}
 LEANING = """
 from dataclasses import dataclass
 from laggard.simulator.learning.rules import SGD
@@ -54,17 +49,6 @@ def test_config_builds_its_rule_and_loss(config):
     assert rule.schedule == Chained([WarmUp(0.5), Step(at=[1.0, 2.0], factor=0.5)])
     assert loaded.task.loss.build() == CrossEntropyLoss(smoothing=0.1, regularizer=0.01)
     assert load(config, "learning.clip={value: 2}").learning.build().clip == ClipValue(2.0)
-
-
-def test_members_with_other_recipes_equal_single_runs(config, tmp_path):
-    (spec,) = runs(load(config, *(f"sweep.{key}={values}" for key, values in AXES.items())))
-    assert len(spec.members) == 8
-    together = run(spec.config, tmp_path / "out").weights
-    for index in (0, 3, 5, 7):
-        settings = [f"{key}={value}" for key, value in spec.members[index].items()]
-        assert torch.equal(
-            together[index : index + 1], run(load(config, *settings), tmp_path / "out").weights
-        )
 
 
 def test_stored_config_has_the_same_id(config, tmp_path):

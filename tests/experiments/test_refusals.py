@@ -7,6 +7,7 @@ from ruamel.yaml import YAML
 
 from laggard import ConfigError, load
 from laggard.experiments.config.document import parse_yaml, put, text_of
+from tests.experiments.test_plugins import MINE, MODULES
 
 REFUSALS = YAML(typ="safe").load(Path(__file__).with_name("refusals.yaml"))
 ROWS = [
@@ -31,6 +32,14 @@ def files(data, monkeypatch):
     path = data / "config.yaml"
     path.write_text("cluster: {workers: 2}\nstop: {updates: 4}\n")
     return lambda: path
+
+
+@pytest.fixture
+def plugins(toy, module):
+    """Writes the toy config beside a method and networks of the user's own."""
+    module("mine", MINE)
+    module("nets", MODULES)
+    return toy
 
 
 def refusal(path, *overrides):

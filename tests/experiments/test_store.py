@@ -21,7 +21,7 @@ from laggard import load, load_result, load_results, run, sweep
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import ResultError
 from laggard.experiments.results.store import FILES, SNAPSHOT, remove_stale
-from tests.experiments.conftest import TOY, write_manifest
+from tests.experiments.conftest import TOY, stamps, write_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,10 +29,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def result(toy, tmp_path):
     return run(load(toy("sweep: {learning.lr: [0.1, 0.2]}")), tmp_path / "out")
-
-
-def stamps(path):
-    return {file.name: file.stat().st_mtime_ns for file in path.iterdir()}
 
 
 def test_run_leaves_exactly_its_files(result, tmp_path):

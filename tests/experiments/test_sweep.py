@@ -213,6 +213,11 @@ def axes():
     """
     yield "learning.lr=0.1", "learning.lr", "[0.1, 0.03, 0.3]"
     yield "learning.lr=0.1", "learning.seed", "[0, 3, 9]"
+    yield "learning.lr=0.1", "learning.weight_decay", "[0.0, 0.3]"
+    yield "learning.clip={norm: 1}", "learning.clip.norm", "[0.05, 0.5]"
+    yield "learning.clip={value: 1}", "learning.clip.value", "[0.01, 0.1]"
+    several = "[{name: warmup, length: 0.5}, {name: step, at: [0.5, 1], factor: 0.5}]"
+    yield f"learning.schedule={several}", "learning.schedule.1.factor", "[0.1, 0.9]"
     rooms = [
         ("optimizer", "", LEARNING),
         ("schedule", "schedule.", SCHEDULE),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 
@@ -17,22 +17,12 @@ from laggard.experiments.running import estimate
 from laggard.experiments.running.estimate import RunCost, jobs_for, plan, rough_seconds, try_run
 from laggard.experiments.running.sweep import SweepError
 from laggard.simulator import RunProgress
-from tests.experiments.killing import hold, interrupt
+from tests.experiments.killing import contents, hold, interrupt, wait_for
 from tests.experiments.killing import workers as workers_of
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "experiments", "sweep"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-
-
-def contents(results):
-    """The updates and the weights of every run, by its folder."""
-    names = ("updates.parquet", "metrics.parquet", "weights.safetensors")
-    return {
-        f"{file.parent.name}/{file.name}": file.read_bytes()
-        for name in names
-        for file in results.glob(f"*/{name}")
-    }
 
 
 def alive(pid):
@@ -41,13 +31,6 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_for(condition, seconds=60.0):
-    deadline = monotonic() + seconds
-    while not condition():
-        assert monotonic() < deadline, "it did not happen in time"
-        sleep(0.02)
 
 
 # -------------------------------------------------------------------------------------------------------
