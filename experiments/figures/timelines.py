@@ -147,10 +147,10 @@ def timeline(
     height = 1.2 + sum(heights)
     if len(panels) > 1:
         height += 0.2 * len(panels)
-    blank = "blank: waiting"
+    idle = "without a thick bar: waiting"
     if any(result.workers["down"].any() for result in results):
-        blank = "blank: waiting, or away"
-    panels.notes = [blank, *_describe_rows(groups)]
+        idle = "without a thick bar: waiting, or away"
+    panels.notes = [idle, *_describe_rows(groups)]
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
         for (axes, (result, ranks)), name in zip(panels, names, strict=False):
             _draw_rows(axes, result.updates, ranks, until, colours)
@@ -255,7 +255,8 @@ def _draw_bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None
         _draw_computing(axes, ended[ended["status"] == status], status, style)
     computed, end = ended["computed"], ended["time"]
     arrived = end
-    way = "on its way or queued"
+    # in a collective it waits for the slowest node, and has nothing on its way
+    way = "computed, not yet applied"
     if has_arrivals(ended):
         arrived = ended["arrived"].where(ended["arrived"] <= end, computed)
         way = "on its way"

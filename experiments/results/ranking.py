@@ -13,7 +13,7 @@ from laggard.experiments.results.tables import Setting, Table, label_results, ta
 
 LR = "learning.lr"
 """The key that a ranking tunes: each row has its best value."""
-LIMITS = ("epochs", "updates", "gradients", "time")
+BUDGETS = ("epochs", "updates", "gradients", "time")
 """The keys of `stop` that a longer run has greater."""
 
 
@@ -128,7 +128,7 @@ def _advice_on_budget(results: Results, estimates: Sequence[Estimate]) -> list[s
     reached = [estimate.reached == estimate.n for estimate in estimates]
     limits = dict.fromkeys(result.manifest["reached"] for result in results)
     # a run that diverged or stalled has not ended at a limit
-    budget = " or ".join(f"stop.{limit}" for limit in limits if limit in LIMITS) or "the budget"
+    budget = " or ".join(f"stop.{limit}" for limit in limits if limit in BUDGETS) or "the budget"
     remedy = f"raise {budget}, or lower evaluate.target_accuracy"
     if not any(estimate.reached for estimate in estimates):
         highest = measure_runs(results, "accuracy")["value"].max()

@@ -289,7 +289,10 @@ def test_timeline_has_bars_for_computing_and_status(cancelling):
         np.testing.assert_allclose(
             got, np.stack([of["started"], ends, of["worker"]], axis=1), atol=1e-12
         )
-    way = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in by_label["on its way or queued"]]
+    way = [
+        (bar.get_x(), bar.get_x() + bar.get_width())
+        for bar in by_label["computed, not yet applied"]
+    ]
     computed = fates["computed"].fillna(fates["time"])
     np.testing.assert_allclose(way, np.stack([computed, fates["time"]], axis=1), atol=1e-12)
     ticks = fates.loc[fates["status"] == "applied", ["time", "worker"]]

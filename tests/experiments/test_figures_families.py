@@ -564,7 +564,10 @@ def test_note_counts_messages_that_are_not_drawn(logged, monkeypatch):
 
 @pytest.mark.parametrize(
     ("away", "note"),
-    [("", "blank: waiting"), (", uptime: 2, downtime: 1", "blank: waiting, or away")],
+    [
+        ("", "without a thick bar: waiting"),
+        (", uptime: 2, downtime: 1", "without a thick bar: waiting, or away"),
+    ],
 )
 def test_timeline_explains_blanks(bench, away, note):
     members = f"members: {{start: 0{away}}}"
