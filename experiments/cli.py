@@ -102,7 +102,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         sys.exit(DONE)
     has_unknown_option = any(word.startswith("-") for word in rest)
     if has_unknown_option or not _add_late_words(args, rest):
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
+        refuse = getattr(args, "refuse", top.error)
+        refuse(f"unrecognized arguments: {' '.join(rest)}")
     if "command" not in args:
         top.print_help()
         sys.exit(DONE)
@@ -142,7 +143,7 @@ def _add_commands(
             _add_commands(sub, command.commands, required=True)
         else:
             command.arguments(sub)
-            sub.set_defaults(command=command, options=_options(sub))
+            sub.set_defaults(command=command, options=_options(sub), refuse=sub.error)
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, str]:

@@ -108,9 +108,12 @@ def _answer(question: "Question", args: Namespace) -> bool:
     if table.empty:
         print(f"{question.name}: {question.asks} not run: no numbers are stored")
         return True
+    changes = list(args.overrides)
+    if args.scale:
+        changes.insert(0, f"scale {args.scale}")
     if args.overrides:
-        print(f"{YOURS}: {', '.join(args.overrides)}")
-    print(*lines(question, question.decide(table)), sep="\n", flush=True)
+        changes.insert(0, YOURS)
+    print(*lines(question, question.decide(table), ", ".join(changes)), sep="\n", flush=True)
     return True
 
 

@@ -202,12 +202,13 @@ def _cell(number: SeedEstimate, bold: bool) -> str:
         return "all lost"
     middle = number.median
     if middle is None or not np.isfinite(middle.value):
-        return f"miss ({number.missing} of {number.seeds})"
-    text = interval_text(middle)
-    if bold:
-        text = f"**{text}**"
-    if number.missing:
-        text = f"{text}, {number.missing} miss"
+        text = f"miss ({number.missing} of {number.seeds})"
+    else:
+        text = interval_text(middle)
+        if bold:
+            text = f"**{text}**"
+        if number.missing:
+            text = f"{text}, {number.missing} miss"
     if number.lost:
         text = f"{text}, {number.lost} lost"
     return text

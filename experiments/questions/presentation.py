@@ -4,7 +4,13 @@ import math
 from collections.abc import Iterator
 
 from laggard.experiments.questions.question import Answer, Question
-from laggard.experiments.questions.words import Interval, SeedEstimate, Word, seeds_needed
+from laggard.experiments.questions.words import (
+    LEAST_SEEDS,
+    Interval,
+    SeedEstimate,
+    Word,
+    seeds_needed,
+)
 
 
 def number_text(number: SeedEstimate, unit: str = "") -> str:
@@ -28,12 +34,16 @@ def interval_text(shown: Interval) -> str:
     Example:
         >>> interval_text(Interval(-0.3, -57.2, 0.4))
         '0 (-57, 0)'
+        >>> interval_text(Interval(44.07, 41.07, math.inf))  # the upper end is a run that missed
+        '44.1 (41.1, –)'
     """
     if math.isnan(shown.value):
         return "no mean"
     if math.isinf(shown.value):
         return "not within the budget"
     width = shown.high - shown.low
+    if math.isinf(shown.high) and math.isfinite(shown.low):
+        return f"{shown.value:.3g} ({shown.low:.3g}, –)"
     if not math.isfinite(width):
         return f"{shown.value:.3g}"
     if width <= 1e-9 * abs(shown.value):
@@ -79,11 +89,21 @@ def seeds_text(answer: Answer) -> str:
     return text
 
 
-def lines(question: Question, answers: list[Answer]) -> Iterator[str]:
-    """The answers to a question, for a terminal."""
-    yield f"{question.name}: {question.asks} [{question.setting}]"
+def lines(question: Question, answers: list[Answer], changes: str = "") -> Iterator[str]:
+    """The answers to a question, for a terminal.
+
+    Args:
+        changes: what was changed of the question's setting.
+    """
+    setting = question.setting
+    if changes:
+        setting = f"{changes}; else as in: {setting}"
+    yield f"{question.name}: {question.asks} [{setting}]"
     for answer in answers:
-        yield f"  {answer.asks} {answer.says}"
+        says = answer.says
+        if 0 < answer.number.seeds < LEAST_SEEDS:
+            says = f"too few seeds to tell; by these: {says}"
+        yield f"  {answer.asks} {says}"
         parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
         yield f"      {', '.join(filter(None, parts))}"
         if answer.number.median is not None and not answer.number.missing:
