@@ -18,10 +18,19 @@ WATCHED = 0.5  # seconds between two checks that the parent of a worker process 
 def shorten_warnings() -> None:
     """Print a warning as one line from now on, without its place in the code, and each text once.
 
-    The parts of a config are built several times, and each time their files may be read.
+    The parts of a config are built several times, and each time their files may be read. Python's
+    own "once" forgets what it has shown whenever a library changes the filters for a moment.
     """
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    warnings.simplefilter("once", UserWarning)
+    shown = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = f"warning: {message}\n"
+        if text not in shown:
+            shown.add(text)
+            sys.stderr.write(text)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", UserWarning)
 
 
 def block_signals() -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from argparse import _SubParsersAction
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +15,7 @@ from time import monotonic, sleep
 import pytest
 
 from laggard import load_result
+from laggard.__main__ import shorten_warnings
 from laggard.experiments.cli import main, parser
 from laggard.experiments.commands.simulate import MAX_STALLED_SHOWN
 from laggard.experiments.config import cluster, parts, task
@@ -342,6 +344,16 @@ def test_every_entry_of_a_choice_is_listed():
         for choice in vars(module).values():
             if isinstance(choice, NamedChoice):
                 assert choice.parts.keys() <= listed
+
+
+def test_warning_is_printed_once_whatever_libraries_filter(capsys):
+    with warnings.catch_warnings():
+        shorten_warnings()
+        for _ in range(2):
+            warnings.warn("a unit is guessed", stacklevel=1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+    assert capsys.readouterr().err == "warning: a unit is guessed\n"
 
 
 def test_missing_data_give_one_line_error(laggard, toy, monkeypatch):
