@@ -235,7 +235,10 @@ def _run(
     values = [document.get(key) for key in CHECKED_KEYS]
     checked = repr((values, type(run.learning.clip), len(members)))
     if checked not in cache:
-        run.check(len(members))
+        try:
+            run.check(len(members))
+        except ConfigError as error:
+            raise error.relocate(key=_place(error.key, outer)) from None
         cache[checked] = True
     labels: dict[str, Any] = {}
     for option in outer:
