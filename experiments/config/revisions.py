@@ -130,6 +130,11 @@ def _restarts_pipelines(config: "Config") -> bool:
     )
 
 
+def _stops_members_at_accuracy(config: "Config") -> bool:
+    """Whether an ensemble ends at an accuracy."""
+    return config.stop.accuracy is not None and bool(config.sweep)
+
+
 def _has_latency(settings: Any) -> bool:
     """Whether messages have a latency by any of a network's settings."""
     return any(values.get("latency") for values in _mappings(settings))
@@ -175,6 +180,8 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "draws of fragments": (1, _draws_for_fragments),
     # a pipeline begins again once all its stages are up (`AsyncPipelines.restart_group`)
     "returns of stages": (1, _restarts_pipelines),
+    # an ensemble went on until its first member had the accuracy, and cut off the others
+    "accuracy of members": (1, _stops_members_at_accuracy),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),
 }

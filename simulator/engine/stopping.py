@@ -25,8 +25,8 @@ class Stop(Settings):
             1/P.
         gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
-        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation. It
-            needs a second limit, since a run may never reach it.
+        accuracy: test accuracy (0 to 1) that every member of an ensemble has had at an evaluation,
+            or has diverged. It needs a second limit, since a run may never reach it.
     """
 
     epochs: Annotated[float, Range(above=0, most=1e6)] | None = None

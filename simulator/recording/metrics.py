@@ -111,20 +111,15 @@ class Learning:
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[RunProgress] = []
         self._measures: list[dict[str, Tensor]] = []
+        self._highest = torch.zeros(self._ensemble, dtype=torch.float64)  # accuracy of each member
         # updates and time of each member's divergence, NaN before
         self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)
 
-    @property
-    def accuracy(self) -> float:
-        """The best member's accuracy at the last evaluation; 0 where the task measures none."""
-        measured = self._measures[-1].get("test_accuracy")
-        if measured is None:
-            return 0.0
-        return float(measured.nan_to_num().max())
-
-    def reaches(self, accuracy: float) -> bool:
-        """Whether the best member had this accuracy at the last evaluation, up to rounding."""
-        return self.accuracy >= accuracy - ACCURACY_ROUNDING
+    def reach(self, accuracy: float) -> bool:
+        """Whether each member has had this accuracy at an evaluation, up to rounding, or diverged."""
+        ended = ~self._diverged.isnan().any(1)
+        reached = self._highest >= accuracy - ACCURACY_ROUNDING
+        return bool((reached | ended).all())
 
     @property
     def diverged(self) -> list[Divergence | None]:
@@ -169,14 +164,18 @@ class Learning:
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
-        self._measures.append({"train_loss": losses, **self.task.evaluate(weights)})
+        measures = self.task.evaluate(weights)
+        self._measures.append({"train_loss": losses, **measures})
+        if "test_accuracy" in measures:
+            accuracy = measures["test_accuracy"].detach().cpu().double().nan_to_num()
+            self._highest = torch.maximum(self._highest, accuracy)
         if self._models is not None:
             self._models.append(weights.detach().cpu())
         if nodes and self.learns:
-            measures = []
+            of_nodes = []
             if self._every_node:
-                measures = [self.task.evaluate(node.weights) for node in nodes]
-            self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, measures)
+                of_nodes = [self.task.evaluate(node.weights) for node in nodes]
+            self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, of_nodes)
 
     @property
     def models(self) -> Tensor | None:
