@@ -267,7 +267,9 @@ def _describe_error(error: Exception | SystemExit, config: str) -> tuple[int, st
     if isinstance(error, OSError):
         if error.filename:
             return BAD_INPUT, f"{error.filename}: {error.strerror}"
-        return BAD_INPUT, f"{subject}: {error.strerror or error}"
+        if error.strerror:
+            return BAD_INPUT, f"{subject}: {error.strerror}"
+        return BAD_INPUT, str(error)  # ours, which says what is missing and where
     message = str(error)
     if isinstance(error, MemoryError) or any(text in message for text in OUT_OF_MEMORY):
         return FAILED, _out_of_memory(error, subject)

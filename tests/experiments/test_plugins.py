@@ -554,7 +554,7 @@ class Plain(AsyncPS):
     [
         ("Raising", "ZeroDivisionError: division by zero (*faulty.py, line 8)"),
         ("Leaving", "SystemExit: 0 (*faulty.py, line 13)"),
-        ("Narrow", "RuntimeError: * (*faulty.py, line 21)"),
+        ("Narrow", "TypeError: * (*faulty.py, line 21)"),
         ("Yielding", "algorithm.worker: expected *, got 5"),
         ("Plain", "algorithm.role: expected a generator, *, got None"),
     ],

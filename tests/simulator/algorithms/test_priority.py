@@ -103,12 +103,13 @@ def test_server_updates_slice_on_arrival():
     ("method", "worker"), [(P3, 1), (PriorityAllReduce, 0), (PriorityAllReduce, 1)]
 )
 def test_all_stall_after_crash_of_worker(method, worker, at):
-    slowdowns = [Factor(3, factor=1.5), Crash(worker, at=at, back=at + 0.01)]
+    back = None if method is P3 else at + 0.01  # P3 refuses a return
+    slowdowns = [Factor(3, factor=1.5), Crash(worker, at=at, back=back)]
     cluster = Cluster(4, slowdowns=slowdowns, network=Network(bandwidth=40.0, latency=0.05))
     task = Quadratic(dim=13, noise=1.0)
     outcome = run(cluster, method(Rule(), 8.0), task, stop=Stop(updates=12))
     assert outcome.reached == "stalled"
-    assert f"node {worker}" in outcome.stalled
+    assert (f"node {worker} " in outcome.stalled) == (back is not None)  # else it is down
     assert outcome.progress.updates <= at
     assert outcome.gradients["applied"] == 4 * outcome.progress.updates
 
