@@ -180,7 +180,7 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "draws of fragments": (1, _draws_for_fragments),
     # a pipeline begins again once all its stages are up (`AsyncPipelines.restart_group`)
     "returns of stages": (1, _restarts_pipelines),
-    # an ensemble went on until its first member had the accuracy, and cut off the others
+    # an ensemble ended once its first member had the accuracy, which cut off the others
     "accuracy of members": (1, _stops_members_at_accuracy),
     # units within names of columns, and forms of graphs, were taken for others (`laggard.units`)
     "files of other tools": (1, _reads_a_file),

@@ -14,7 +14,7 @@ from laggard.experiments.results.tables import Setting, Table, label_results, ta
 LR = "learning.lr"
 """The key that a ranking tunes: each row has its best value."""
 BUDGETS = ("epochs", "updates", "gradients", "time")
-"""The keys of `stop` that a longer run has greater."""
+"""The limits under `stop` that can be raised for a longer run."""
 
 
 def rank(results: Sequence[Result]) -> Table:

@@ -89,7 +89,7 @@ class Algorithm(Settings):
     def restart_group(self, rank: int, workers: int) -> Sequence[int]:
         """The workers that start their roles again once `rank` is back from a crash, and all are up.
 
-        None where the method does not readmit it; else by default `rank` alone. The others lose what
+        By default `rank` alone, or nobody where the method does not readmit it. The others lose what
         they were doing, as in a crash.
         """
         if self.readmits or workers == 1:
