@@ -195,10 +195,12 @@ class Algorithm(Settings):
     def refuse_returns(self, cluster: Cluster, why: str) -> None:
         """Refuse workers that return from a crash, for the reason `why`."""
         for index, slowdown in enumerate(cluster.slowdowns):
-            key, back = f"slowdowns.{index}.back", getattr(slowdown, "back", None)
+            key = f"slowdowns.{index}.back"
             expected = f"null, since {why}"
+            back = getattr(slowdown, "back", None)
             if isinstance(slowdown, Recorded):
-                key, expected = f"slowdowns.{index}.file", f"no crash that ends, since {why}"
+                key = f"slowdowns.{index}.file"
+                expected = f"no crash that ends, since {why}"
                 backs = [crash.back for crash in slowdown.crashes if crash.back is not None]
                 back = min(backs, default=None)
             if back is not None:

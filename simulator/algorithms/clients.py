@@ -203,12 +203,13 @@ class Federated(Algorithm):
         ends = stop.time is not None or stop.gradients is not None
         if ends or self.timeout is None:
             return
-        law, factor = cluster.compute, least_factor(cluster)
+        law = cluster.compute
         if not is_same_for_all(law):  # some workers may be faster
             return
         rounds = max(1, min(ROUNDS_DRAWN, MINI_BATCHES_DRAWN // self.local_steps))
         durations = law.draw(np.random.default_rng(0), rounds * self.local_steps)
-        fastest = factor * durations.reshape(rounds, self.local_steps).sum(axis=1).min()
+        at_full_speed = durations.reshape(rounds, self.local_steps).sum(axis=1).min()
+        fastest = least_factor(cluster) * at_full_speed
         if fastest > self.timeout:
             shortest = f"the shortest of {rounds} times drawn for {self.local_steps} local steps"
             expected = f"at least {fastest:.3g} s, {shortest}, or a stop.time"

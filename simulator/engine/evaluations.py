@@ -60,7 +60,7 @@ class Evaluations:
             return
         if self._learning.all_diverged:
             simulation.end("diverged")
-        elif self._accuracy is not None and self._learning.reach(self._accuracy):
+        elif self._accuracy is not None and self._learning.all_reached(self._accuracy):
             simulation.end("accuracy")
 
     def evaluate_periodically(self) -> None:

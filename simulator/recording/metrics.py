@@ -115,7 +115,7 @@ class Learning:
         # updates and time of each member's divergence, NaN before
         self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)
 
-    def reach(self, accuracy: float) -> bool:
+    def all_reached(self, accuracy: float) -> bool:
         """Whether each member has had this accuracy at an evaluation, up to rounding, or diverged."""
         ended = ~self._diverged.isnan().any(1)
         reached = self._highest >= accuracy - ACCURACY_ROUNDING
