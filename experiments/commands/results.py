@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
 
-AXES = ("time", "updates", "samples", "epoch")
+AXES = ("time", "updates", "samples", "epoch", "bytes")
 PERFETTO = "perfetto"
 TARGETS = (PERFETTO, "tensorboard", "wandb", "mlflow")
 RESULT = "folder of a run, or results/<name> for a sweep"
@@ -155,8 +155,9 @@ def table_arguments(parser: ArgumentParser) -> None:
         "--value",
         nargs="+",
         metavar="VALUE",
-        help="accuracy, loss, train_loss, consensus, time, updates, samples or epochs at the end; "
-        "time_to, updates_to, samples_to, epochs_to or cost_to (worker-seconds) the target; "
+        help="accuracy, loss, train_loss, consensus, time, updates, samples, epochs or bytes (sent) "
+        "at the end; time_to, updates_to, samples_to, epochs_to, bytes_to or cost_to "
+        "(worker-seconds) the target; "
         "speedup, efficiency over cluster.workers; "
         "staleness, max_staleness, waiting, up (workers), goodput",
     )

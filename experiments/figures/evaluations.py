@@ -13,7 +13,6 @@ from laggard.experiments.figures.delays import draw_distributions, histogram
 from laggard.experiments.figures.facets import Facets, facets, refuse_panels
 from laggard.experiments.figures.lines import Label, Line, applied_gradients, measures_of, shorten
 from laggard.experiments.figures.style import (
-    AXIS_LABELS,
     File,
     Runs,
     as_sequence,
@@ -24,6 +23,7 @@ from laggard.experiments.figures.style import (
     styled_figure,
 )
 
+CURVE_AXES = ("time", "updates", "samples", "epoch")
 HISTOGRAMS_IN_A_ROW = 4
 MAX_HISTOGRAMS = 8
 ROWS_OF_STALENESS = "right: shares of gradients, each row on its own scale; black line: mean"
@@ -120,14 +120,14 @@ def _histograms(
 def learning(
     results: Runs, path: File = None, x: str = "time", label: Label | None = None
 ) -> Figure:
-    """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
+    """Accuracy and losses of runs against one axis: time, updates, samples, epochs or bytes.
 
     Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
     interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n). Lines, and a row of panels for each
     value of a second axis, are those of `facets`.
 
     Args:
-        x: `time`, `updates`, `samples` or `epoch`.
+        x: `time` (virtual), `updates`, `samples`, `epoch` or `bytes` that were sent.
 
     Raises:
         ValueError: another x, two results that cannot be told apart, or an axis with too many
@@ -156,7 +156,7 @@ def learning(
 
 
 def curves(results: Runs, path: File = None) -> Figure:
-    """Accuracy, where the task has one, and losses, against each of the four axes.
+    """Accuracy, where the task has one, and losses, against time, updates, samples and epochs.
 
     Raises:
         ValueError: the lines need several panels, or an axis has too many values.
@@ -164,12 +164,12 @@ def curves(results: Runs, path: File = None) -> Figure:
     shown = facets(as_sequence(results))
     refuse_panels(shown)
     measures = measures_of(shown.results)
-    shape = len(measures), len(AXIS_LABELS)
+    shape = len(measures), len(CURVE_AXES)
     height = 1 + 1.5 * len(measures) + legend_height(shown.lines)
     with styled_figure(8, height, path) as figure:
         panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
         for row, measure in zip(panels, measures, strict=True):
-            for axes, x in zip(row, AXIS_LABELS, strict=True):
+            for axes, x in zip(row, CURVE_AXES, strict=True):
                 draw(axes, shown.lines, x, measure)
                 axes.label_outer()
         legend(figure, panels[-1, -1], notes(shown), shown.title)
@@ -187,7 +187,7 @@ def consensus(
     all-reduce, the line has a gap.
 
     Args:
-        x: `time`, `updates`, `samples` or `epoch`.
+        x: `time`, `updates`, `samples`, `epoch` or `bytes`.
 
     Raises:
         ValueError: another x, or no result with a model on each node.

@@ -18,7 +18,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from laggard.experiments.figures.lines import Line, shorten
 from laggard.experiments.results.files import whole_file
-from laggard.experiments.results.measures import CURVES
+from laggard.experiments.results.formats import format_quantity
+from laggard.experiments.results.measures import CURVES, NO_BYTES
 from laggard.experiments.results.result import Result
 
 Runs = Sequence[Result] | Result
@@ -35,6 +36,7 @@ AXIS_LABELS = {
     "updates": "updates",
     "samples": "samples",
     "epoch": "epochs",
+    "bytes": "bytes sent",
 }
 DIGIT = 0.075  # inches that a character of a tick's label takes
 MAX_MARKED_POINTS = 25
@@ -61,6 +63,7 @@ PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 SPARSE = FuncFormatter(_two_or_five)
 PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.6g}")
 COUNT = FuncFormatter(_count)
+BYTES = FuncFormatter(lambda value, _: format_quantity(value, "B"))
 
 
 def as_sequence(results: Runs) -> Sequence[Result]:
@@ -295,6 +298,15 @@ def line_styles(lines: Sequence[Line]) -> dict[str, Look]:
     return looks
 
 
+def axes_of(lines: Sequence[Line]) -> dict[str, str]:
+    """The axes that all curves have, with their labels: runs of earlier versions lack `bytes`."""
+    shared = {}
+    for name, label in AXIS_LABELS.items():
+        if all(name in curve for line in lines for curve in line.curves):
+            shared[name] = label
+    return shared
+
+
 def draw(
     axes: Axes,
     lines: Sequence[Line],
@@ -311,10 +323,12 @@ def draw(
         looks: the looks of the lines of all panels, by name; by default those of `lines` alone.
 
     Raises:
-        ValueError: `x` is not an axis.
+        ValueError: `x` is not an axis, or a run has no column of it.
     """
     if x not in AXIS_LABELS:
         raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
+    if x not in axes_of(lines):
+        raise ValueError(f"x: {NO_BYTES}")
     if looks is None:
         looks = line_styles(lines)
     levels: list[float] = []
@@ -324,6 +338,8 @@ def draw(
     axes.set(xlabel=AXIS_LABELS[x], ylabel=CURVES.get(measure, measure))
     if x in ("updates", "samples"):
         axes.xaxis.set_major_formatter(COUNT)
+    elif x == "bytes":
+        axes.xaxis.set_major_formatter(BYTES)
     if target is not None:
         levels.append(target)
         label = f"target {100 * target:.6g} %"

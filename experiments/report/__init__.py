@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from laggard.experiments.config.document import text_of
 from laggard.experiments.figures import ENTRIES
-from laggard.experiments.figures.style import AXIS_LABELS, STYLE
+from laggard.experiments.figures.style import STYLE, axes_of
 from laggard.experiments.report.charts import draw_curves, draw_timelines, embed, line_looks
 from laggard.experiments.report.settings import row_label, setting_lines, settings_table
 from laggard.experiments.results.files import whole_file
@@ -108,7 +108,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         curves=len(curves),
         looks=line_looks(lines),
         dashes=("", "8 3", "2 3", "8 3 2 3"),
-        axes=AXIS_LABELS,
+        axes=axes_of(lines),
         timelines=list(timelines),
         most=_note_on_most(timelines.values(), most),
         pictures=pictures(results, run_labels) if shown is results else [],

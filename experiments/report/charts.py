@@ -31,7 +31,7 @@ from bokeh.transform import linear_cmap
 
 from laggard.experiments.figures.grids import LOSSES
 from laggard.experiments.figures.lines import Line, measures_in
-from laggard.experiments.figures.style import AXIS_LABELS, PALETTE
+from laggard.experiments.figures.style import AXIS_LABELS, PALETTE, axes_of
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 
@@ -161,7 +161,7 @@ def _columns_of_curves(lines: Sequence[Line], measure: str) -> dict[str, list[An
     unit = 1
     if measure == "test_accuracy":
         unit = 100
-    for axis in AXIS_LABELS:
+    for axis in axes_of(lines):
         bands = [line.band(axis, measure) for line in lines]
         columns[f"x {axis}"] = [at for at, _, _, _ in bands]
         columns[f"y {axis}"] = [unit * mean for _, mean, _, _ in bands]

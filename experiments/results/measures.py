@@ -33,10 +33,12 @@ MEASURES = {
     "updates": Measure("updates", 1, "", "updates"),
     "samples": Measure("samples", 1, "", "samples"),
     "epochs": Measure("epoch", 1, "", "epochs"),
+    "bytes": Measure("bytes", 1e-6, "MB", "bytes sent"),
     "time_to": Measure("time", 1, "s", "time to {target}"),
     "updates_to": Measure("updates", 1, "", "updates to {target}"),
     "samples_to": Measure("samples", 1, "", "samples to {target}"),
     "epochs_to": Measure("epoch", 1, "", "epochs to {target}"),
+    "bytes_to": Measure("bytes", 1e-6, "MB", "bytes sent to {target}"),
     "cost_to": Measure("time", 1, "s", "worker-seconds to {target}"),
     "speedup": Measure("time", 1, "", "speedup"),
     "efficiency": Measure("time", 100, "%", "efficiency"),
@@ -48,10 +50,10 @@ MEASURES = {
 }
 """At the end of the run; `..._to` at the first evaluation that reaches the target.
 
-`cost_to` is P times `time_to`. With T(P) the `time_to` of P workers, and P' the fewest that were
-swept, `speedup` is T(P') / T(P) and `efficiency` P' / P times that, at the same seed. `up` is the
-mean number of workers that are not down; `goodput` the mini-batches that were applied, over those
-that all P workers had time for.
+`bytes` are those of all messages of all nodes, and `cost_to` is P times `time_to`. With T(P) the
+`time_to` of P workers, and P' the fewest that were swept, `speedup` is T(P') / T(P) and
+`efficiency` P' / P times that, at the same seed. `up` is the mean number of workers that are not
+down; `goodput` the mini-batches that were applied, over those that all P workers had time for.
 """
 CURVES = {
     "test_accuracy": "test accuracy (%)",
@@ -60,7 +62,8 @@ CURVES = {
     "consensus": "consensus distance",
 }
 """Columns of the metrics that curves show -> the title of the axis."""
-AXES = "time", "updates", "samples", "epoch"
+NO_BYTES = "a run is of a version that did not count bytes: simulate it again, with --force"
+AXES = "time", "updates", "samples", "epoch", "bytes"
 STATES = ("computing", "sending", "waiting", "down")
 
 
@@ -87,6 +90,8 @@ def measure_runs(
     if value in ("speedup", "efficiency"):
         return _compare_workers(results, value, target)
     column = MEASURES[value].column
+    if column == "bytes" and (column not in final or final[column].isna().any()):
+        raise ValueError(f"{value}: {NO_BYTES}")
     run = final["run"].astype(str)
     diverged = final["status"] == "diverged"
     followed = final["time"]

@@ -54,7 +54,8 @@ class Evaluations:
         if len(self._models) > 1 and not self._slices:
             nodes = self._live()
         simulation = self._simulation
-        self._learning.evaluate(self.model(), simulation.progress(), nodes)
+        progress, bytes_sent = simulation.progress(), simulation.bytes_sent()
+        self._learning.evaluate(self.model(), progress, bytes_sent, nodes)
         # While events are replayed, measures are zeros and end nothing.
         if simulation.snapshots is not None and simulation.snapshots.replays:
             return

@@ -179,7 +179,9 @@ class Machine(Node):
         if not self._outgoing and self._work is None:
             self._since = self._env._now
         self._outgoing += 1
-        self._counters.sent += 1
+        counters = self._counters
+        counters.sent += 1
+        counters.models_sent += size
         message = new_message(self, target, content, tag, MESSAGE_ARRIVES)
         post = self._post
         if post is not None:  # all messages take the same latency, and none can be lost

@@ -132,7 +132,7 @@ class Rounds:
         self._env, self._workers = env, cluster.workers
         self._hops = Hops(cluster.network, cluster.workers, model_bytes)
         self._open: dict[Hashable, Round] = {}
-        self._sending, self._sent = np.zeros(cluster.workers), 0
+        self._sending, self._sent, self._bytes_sent = np.zeros(cluster.workers), 0, 0.0
         self._under_way = np.zeros(cluster.workers)
 
     @staticmethod
@@ -212,6 +212,7 @@ class Rounds:
         """Count the messages of a round that has ended."""
         del self._open[tag]
         self._sent += tally.sent
+        self._bytes_sent += tally.bytes_sent
         self._sending += tally.sending
 
     def waits(self) -> list[str]:
@@ -231,12 +232,13 @@ class Rounds:
             reached: the limit that has ended the run.
         """
         sent = delivered = self._sent
-        sending = self._sending
+        sending, bytes_sent = self._sending, self._bytes_sent
         # Limits on counts end the run within an instant; all others see the whole instant.
         whole = reached not in ("updates", "epochs", "gradients")
         for entered in self._open.values():
             tally = entered.tally(self._hops, self._env.now, whole)
             sent += tally.sent
             delivered += tally.delivered
+            bytes_sent += tally.bytes_sent
             sending = sending + tally.sending
-        return Tally(sending, self._under_way, sent, delivered)
+        return Tally(sending, self._under_way, sent, delivered, bytes_sent)

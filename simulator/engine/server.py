@@ -140,6 +140,7 @@ class Server(Client):
         """Hand `message` to the network, unless the server has crashed since."""
         if self.mailbox.last_incarnation is None or message.incarnations[0] == self.incarnation:
             self._counters.sent += 1
+            self._counters.models_sent += message.size
             self._hand_over(message, message.size * self.model_bytes)
 
     def _reserve(self, seconds: float) -> float:

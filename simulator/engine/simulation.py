@@ -198,6 +198,13 @@ class Simulation:
         """The progress of the simulation on each axis."""
         return self.counters.progress(self.env.now, self._replicas)
 
+    def bytes_sent(self) -> float:
+        """The bytes of all messages that were sent up to now."""
+        sent = self.counters.models_sent * self.model_bytes
+        if self.lock_step is not None:
+            sent += self.lock_step.tally(self.reached).bytes_sent
+        return sent
+
     def evaluations(self) -> Columns:
         """The evaluations up to now, as `Outcome.metrics` has them."""
         return self._learning.columns()

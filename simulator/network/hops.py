@@ -47,11 +47,13 @@ class Route(NamedTuple):
         to: to which a node sends; -1 for none.
         receives: whether it receives.
         times: of what it sends, the time of the bytes, and the latency (s).
+        size: of a message, in bytes.
     """
 
     to: Sequence[int]
     receives: Sequence[bool]
     times: Sequence[tuple[float, float]]
+    size: float
 
 
 MAX_ROUTES = 64
@@ -92,12 +94,12 @@ class Hops:
                 self._routes.clear()
             ranks = np.arange(len(self._speeds))
             to, receives = step.to(ranks), step.source(ranks) >= 0
-            times = self._times(step, to)
-            self._routes[key] = Route(to.tolist(), receives.tolist(), times)
+            size = step.size * self._model_bytes
+            times = self._times(size, to)
+            self._routes[key] = Route(to.tolist(), receives.tolist(), times, size)
         return self._routes[key]
 
-    def _times(self, step: Exchange, to: NDArray[np.int64]) -> Sequence[tuple[float, float]]:
-        size = step.size * self._model_bytes
+    def _times(self, size: float, to: NDArray[np.int64]) -> Sequence[tuple[float, float]]:
         if self.even:
             return [(size / self._network.bandwidth, self._latency)] * len(to)
         seconds, latency = self._uneven(size, to)

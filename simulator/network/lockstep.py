@@ -54,12 +54,14 @@ class Tally:
         sending: seconds during which each node had a message under way, and did not compute.
         under_way: the moment (s) at which the last message of each node so far arrives.
         sent, delivered: numbers of messages.
+        bytes_sent: of those that were sent.
     """
 
     sending: Seconds
     under_way: Seconds
-    sent: int = 0
-    delivered: int = 0
+    sent: int
+    delivered: int
+    bytes_sent: float
 
 
 class Finish(NamedTuple):
@@ -107,7 +109,7 @@ class LockStep:
         heapify(self._events)
         workers = len(under_way)
         self._numbers = self._joining = len(joins)
-        self.joined, self._delivered = 0, 0
+        self.joined, self._delivered, self._bytes_sent = 0, 0, 0.0
         self.ends: list[StepEvent] = []
         self._under_way: list[float] = under_way.tolist()
         self._busy: list[float] = busy.tolist()
@@ -143,7 +145,8 @@ class LockStep:
             if 0 <= phase < len(self._routes):
                 sending[rank] += self._seconds(rank, until)
         sent = self._numbers - self._joining
-        return Tally(sending, np.array(self._under_way), sent, self._delivered)
+        under_way = np.array(self._under_way)
+        return Tally(sending, under_way, sent, self._delivered, self._bytes_sent)
 
     def _seconds(self, rank: int, until: float) -> float:
         """The time for which a node has been sending in its present phase."""
@@ -206,6 +209,7 @@ class LockStep:
             before = time if since > time else event_since
             message = since, before, self._numbers
             self._numbers += 1
+            self._bytes_sent += route.size
             heappush(self._events, (arrival, *message, RECEIVED, to, phase))
             self._under_way[rank] = max(self._under_way[rank], arrival)
             if self._hops.rendezvous or not latency:
@@ -248,15 +252,18 @@ def rotate(
     steps: 2 (P - 1) c for a ring of chunks. In that instant the node before `last` goes on first,
     then the one before that, and so on round to `last` itself.
     """
-    sending = 0.0
+    sending, bytes_sent = 0.0, 0.0
     for (step,) in steps:
-        seconds, latency = hops.route(step).times[0]
+        route = hops.route(step)
+        seconds, latency = route.times[0]
         start = hops.send(start, seconds, latency).arrival
         sending += seconds + latency
+        bytes_sent += workers * route.size
     order = [(last - back) % workers for back in range(1, workers + 1)]
     ends = [Finish(start, [rank]) for rank in order[:-2]] + [Finish(start, order[-2:])]
     seconds_of_all, under_way = np.full(workers, sending), np.full(workers, start)
-    return ends, Tally(seconds_of_all, under_way, sent=workers * len(steps))
+    sent = workers * len(steps)
+    return ends, Tally(seconds_of_all, under_way, sent, sent, bytes_sent)
 
 
 def go_round(
@@ -268,12 +275,14 @@ def go_round(
     they have not begun together.
     """
     workers = len(joins)
-    ready, sending = np.empty(workers), np.zeros(workers)
+    ready, sending, bytes_sent = np.empty(workers), np.zeros(workers), 0.0
     for rank, time, _ in joins:
         ready[rank] = time
     first, last = ready.min(), ready.max()
     for (step,) in steps:
-        left, arrival, since = hops.send(ready, *hops.route(step).times[0])
+        route = hops.route(step)
+        bytes_sent += workers * route.size
+        left, arrival, since = hops.send(ready, *route.times[0])
         received = np.roll(arrival, 1)
         after = np.maximum(left, received)
         under_way = np.maximum(under_way, arrival)
@@ -290,4 +299,4 @@ def go_round(
         return None
     ends = [Finish(float(ready[rank]), (rank,), float(since[rank])) for rank in order]
     sent = workers * len(steps)
-    return ends, Tally(sending, under_way, sent, sent)
+    return ends, Tally(sending, under_way, sent, sent, bytes_sent)

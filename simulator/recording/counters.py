@@ -40,6 +40,7 @@ class Counters:
         started, computed: gradients whose computation began, and ended.
         most_computed: the limit on `computed`.
         sent, delivered, lost: messages.
+        models_sent: the sizes of the messages that were sent, in models.
         applies: updates of single models.
         applied: gradients applied by an update.
     """
@@ -49,6 +50,7 @@ class Counters:
         self.started = self.computed = 0
         self.most_computed = math.inf
         self.sent = self.delivered = self.lost = 0
+        self.models_sent = 0.0
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:

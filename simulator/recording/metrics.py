@@ -110,6 +110,7 @@ class Learning:
         self._max_losses = FOLD if start.device.type == "cpu" else FOLD_ON_GPU
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[RunProgress] = []
+        self._bytes_sent: list[float] = []  # up to each row
         self._measures: list[dict[str, Tensor]] = []
         self._highest = torch.zeros(self._ensemble, dtype=torch.float64)  # accuracy of each member
         # updates and time of each member's divergence, NaN before
@@ -148,11 +149,18 @@ class Learning:
             self._fold()
 
     def evaluate(
-        self, weights: Tensor, progress: RunProgress, nodes: Sequence[Replica] = ()
+        self,
+        weights: Tensor,
+        progress: RunProgress,
+        bytes_sent: float,
+        nodes: Sequence[Replica] = (),
     ) -> None:
         """Add a row for the models `weights` `(ensemble, params)`.
 
         Where they are the mean of several `nodes`' models, record their distances too.
+
+        Args:
+            bytes_sent: of all messages up to now.
         """
         if self._rows and self._rows[-1] == progress:
             return  # the end of the run, or its start, at an evaluation
@@ -164,6 +172,7 @@ class Learning:
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
+        self._bytes_sent.append(bytes_sent)
         measures = self.task.evaluate(weights)
         self._measures.append({"train_loss": losses, **measures})
         if "test_accuracy" in measures:
@@ -185,7 +194,7 @@ class Learning:
         return torch.stack(self._models)
 
     def columns(self) -> Columns:
-        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's
+        """`time` (s), `updates`, `samples`, `epoch`, `bytes`, `member`, `train_loss` and the task's
         measures.
 
         Where several nodes have models of their own also `consensus`, the root mean square of their
@@ -196,6 +205,7 @@ class Learning:
         for name, axis in axes.items():
             values = np.array([getattr(row, axis) for row in self._rows])
             columns[name] = np.repeat(values, self._ensemble)
+        columns["bytes"] = np.repeat(self._bytes_sent, self._ensemble)
         columns["member"] = np.tile(np.arange(self._ensemble), len(self._rows))
         if self._measures:
             for name in self._measures[-1]:

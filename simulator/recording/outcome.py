@@ -26,7 +26,8 @@ class Outcome:
 
     Attributes:
         metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`,
-            `epoch`, `member`, `train_loss`, and the task's measures.
+            `epoch`, `bytes` of the messages sent so far, `member`, `train_loss`, and the task's
+            measures.
         updates: columns, a row per gradient with a final status; see `Trace.columns`. `arrived` (s)
             is when it first arrived at another node, NaN where it did not or messages were not
             recorded.

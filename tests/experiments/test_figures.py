@@ -12,8 +12,8 @@ from scipy import stats
 
 from laggard.experiments import figures
 from laggard.experiments.figures.delays import MAX_ROWS, ROLLING
+from laggard.experiments.figures.evaluations import CURVE_AXES
 from laggard.experiments.figures.lines import LEARNT, Line
-from laggard.experiments.figures.style import AXIS_LABELS
 from laggard.experiments.results.measures import CURVES
 from laggard.models import Quadratic
 from laggard.simulator import AsyncPS, Cluster, Evaluate, KSync, Network, Rule, Stop, simulate
@@ -364,10 +364,26 @@ def test_curves_are_drawn_against_all_four_axes(asynchronous):
     ]
     for row, measure in zip(panels, LEARNT, strict=True):
         assert row[0].get_ylabel() == CURVES[measure]
-        for axes, x in zip(row, AXIS_LABELS, strict=True):
+        for axes, x in zip(row, CURVE_AXES, strict=True):
             np.testing.assert_array_equal(
                 drawn(axes)["stragglers"], asynchronous.metrics[[x, measure]]
             )
+
+
+def test_learning_is_drawn_against_bytes(asynchronous):
+    axes = figures.learning(asynchronous, x="bytes").axes[0]
+    assert axes.get_xlabel() == "bytes sent"
+    (curve,) = drawn(axes).values()
+    np.testing.assert_array_equal(curve, asynchronous.metrics[["bytes", "test_accuracy"]])
+    assert axes.xaxis.get_major_formatter()(2.5e9) == "2.5 GB"
+
+
+def test_run_without_bytes_is_not_drawn_against_them(asynchronous):
+    older = asynchronous.metrics.drop(columns="bytes")
+    of = SimpleNamespace(**vars(asynchronous) | {"metrics": older})
+    figures.learning([of], x="updates")
+    with pytest.raises(ValueError, match=r"x: .* --force"):
+        figures.learning([of], x="bytes")
 
 
 def test_run_without_applied_gradients_is_drawn(asynchronous):

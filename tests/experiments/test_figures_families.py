@@ -353,9 +353,7 @@ def test_consensus_draws_metrics_and_refuses_server_methods(bench, grid):
         )
     with pytest.raises(ValueError, match="no result has a consensus distance"):
         figures.consensus(grid[:1])
-    with pytest.raises(
-        ValueError, match="x: expected one of time, updates, samples, epoch, got 'steps'"
-    ):
+    with pytest.raises(ValueError, match=r"x: expected one of time, .*, got 'steps'"):
         figures.consensus(runs, x="steps")
     short = bench(
         f"cluster: {{workers: 4}}\nalgorithm: dpsgd\n{GOSSIP.replace('updates: 20', 'time: 1.0e-6')}"

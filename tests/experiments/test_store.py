@@ -43,7 +43,7 @@ def test_run_leaves_exactly_its_files(result, tmp_path):
 
 def test_tables_have_their_documented_columns(result):
     columns = {
-        "metrics": "time updates samples epoch member train_loss test_loss distance learning.lr",
+        "metrics": "time updates samples epoch bytes member train_loss test_loss distance learning.lr",
         "updates": "time worker target started computed version_read version staleness mixings "
         "status arrived",
         "workers": "worker computing sending waiting down",

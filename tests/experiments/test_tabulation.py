@@ -35,7 +35,9 @@ def curves(results, method, lr):
 
 def test_cell_is_the_mean_over_its_seeds(results):
     made = table(
-        results, columns="learning.lr", values=["accuracy", "time_to", "updates_to", "staleness"]
+        results,
+        columns="learning.lr",
+        values=["accuracy", "time_to", "updates_to", "bytes_to", "staleness"],
     )
     assert made.rows == ("method",)
     for method in ("sync", "late"):
@@ -46,7 +48,8 @@ def test_cell_is_the_mean_over_its_seeds(results):
             assert (cell.value - cell.half, cell.value + cell.half) == pytest.approx(interval)
             each = curves(results, method, lr)
             there = [curve[curve["test_accuracy"] >= 0.85] for curve in each]
-            for value, axis in (("time_to", "time"), ("updates_to", "updates")):
+            for value in ("time_to", "updates_to", "bytes_to"):
+                axis = value.removesuffix("_to")
                 cell = made.cells[(method,), (lr,), value]
                 assert cell.reached == sum(len(rows) > 0 for rows in there)
                 assert cell.n == 4

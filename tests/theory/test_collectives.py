@@ -9,7 +9,7 @@ from laggard.experiments.theory.communication import (
     OVERLAP_SECONDS,
     ring_in_slices_seconds,
 )
-from laggard.simulator import Cluster, Network, Timing
+from laggard.simulator import Cluster, Evaluate, Network, Stop, Timing, simulate
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.network.config import Hosts
 from laggard.simulator.timing.distributions import Constant, Gamma
@@ -79,6 +79,33 @@ def test_collective_time_follows_closed_form(name, P, sharing):
             2 * ALPHA + 8 * TRANSFER,
         )
     equal(f"{name}, P = {P}, {sharing}: {form}", expected, measured, source=source)
+
+
+MODELS_SENT = {
+    "ring": ("2 (P - 1)", 14),
+    "naive_ring": ("P (P - 1)", 56),
+    "mesh": ("P (P - 1)", 56),
+    "recursive_doubling": ("P log2 P", 24),
+    "halving_doubling": ("2 (P - 1)", 14),
+    "tree": ("2 (P - 1)", 14),
+    "server": ("2 (P - 1)", 14),
+}
+"""What eight nodes send in a collective, all together, in models."""
+
+
+@pytest.mark.parametrize("network", ["lock step", "messages"])
+@pytest.mark.parametrize("name", FORMS)
+def test_bytes_follow_closed_form(name, network):
+    """The bytes of all messages up to an evaluation, also where rounds are computed at once."""
+    form, models = MODELS_SENT[name]
+    wiring = "pairs" if network == "lock step" else "cards"
+    # long gradients: no node begins a round before all have ended the one before
+    cluster = Cluster(8, Constant(100.0), network=replace(CARDS, wiring=wiring))
+    reduced = method("all_reduce", collective=name)
+    evaluate = Evaluate(every_updates=1)
+    run = simulate(cluster, reduced, Timing(), stop=Stop(updates=3), evaluate=evaluate)
+    sent = run.metrics["bytes"] / TRANSFER - models * run.metrics["updates"]
+    equal(f"bytes of {name} in {network}: {form} N an update", 0.0, sent, source=FORMS[name][1])
 
 
 def test_slices_overlap_in_ring():

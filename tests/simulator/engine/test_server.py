@@ -250,10 +250,12 @@ def test_cancelled_work_frees_server():
 
 
 def test_messages_are_logged_at_departure():
-    cluster = Cluster(3, Constant(9.0), network=Network(latency=1.0), reply_seconds=2.0)
-    log = simulate(
-        cluster, SyncPS(Rule()), stop=Stop(updates=2), record=Record(messages=True)
-    ).message_log
+    network = Network(latency=1.0, message_bytes=4.0)
+    cluster = Cluster(3, Constant(9.0), network=network, reply_seconds=2.0)
+    stop, record = Stop(updates=2), Record(messages=True)
+    outcome = simulate(cluster, SyncPS(Rule()), stop=stop, record=record)
+    log = outcome.message_log
+    assert outcome.metrics["bytes"][-1] == log["bytes"].sum()
     replies = log["sender"] == SERVER
     assert log["sent"][replies][:6].tolist() == [1.0, 3.0, 5.0, 16.0, 18.0, 20.0]
     np.testing.assert_array_equal(log["arrived"][replies][:6], log["sent"][replies][:6] + 1.0)

@@ -14,6 +14,7 @@ from laggard.simulator import (
     Algorithm,
     AsyncPS,
     Cluster,
+    Evaluate,
     Network,
     Record,
     Rule,
@@ -59,8 +60,9 @@ def test_log_has_moments_of_arithmetic():
 def test_log_agrees_with_counters_and_moves_no_event(algorithm):
     crashes = [Crash(worker, at=4.0 * worker + 1, back=4.0 * worker + 3) for worker in range(4)]
     cluster = Cluster(4, Exponential(1.0), crashes, NETWORK)
-    plain = simulate(cluster, algorithm, stop=Stop(time=30.0))
-    logged = simulate(cluster, algorithm, stop=Stop(time=30.0), record=RECORD)
+    given = {"stop": Stop(time=30.0), "evaluate": Evaluate(every_seconds=0.7)}
+    plain = simulate(cluster, algorithm, **given)
+    logged = simulate(cluster, algorithm, record=RECORD, **given)
     assert plain.message_log is None
     assert logged.message_log is not None
     assert np.isnan(plain.updates["arrived"]).all()
@@ -70,6 +72,10 @@ def test_log_agrees_with_counters_and_moves_no_event(algorithm):
     counts = Counter(logged.message_log["status"].tolist())
     assert logged.messages == plain.messages == {"sent": counts.total(), **counts}
     assert logged.messages["lost"] > 0
+    log, evaluated = logged.message_log, logged.metrics["time"]
+    sent = [log["bytes"][log["sent"] <= time].sum() for time in evaluated]
+    np.testing.assert_allclose(logged.metrics["bytes"], sent)
+    np.testing.assert_array_equal(logged.metrics["bytes"], plain.metrics["bytes"])
     applied = logged.updates["status"] == "applied"
     assert (arrived[applied] <= logged.updates["time"][applied]).all()
     assert (arrived[applied] >= logged.updates["computed"][applied]).all()
