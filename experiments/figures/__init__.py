@@ -84,7 +84,7 @@ ENTRIES = (
         "utilisation",
         "network",
         "Links",
-        "The utilisation of each direction of each card.",
+        "The utilisation of each direction of each trunk and card.",
         one=True,
     ),
     Entry(

@@ -1,7 +1,9 @@
-"""Figures of the network: its topology, and the utilisation of its cards."""
+"""Figures of the network: its topology, and the utilisation of its trunks and cards."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -27,11 +29,12 @@ from laggard.experiments.results.result import Result
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.iteration_time import model_bytes
 from laggard.simulator import Network
+from laggard.simulator.network.groups import Trunks
 from laggard.simulator.network.topology import Graph, Torus, resolve_topology
 
 Place = tuple[float, float]
 MAX_PANELS, MAX_NAMED_NODES = 12, 40
-MAX_RUNS, MAX_CARDS = 4, 12
+MAX_RUNS, MAX_CARDS, MAX_TRUNKS = 4, 12, 8
 ENDS = {"up": "sender", "down": "receiver"}
 """The node of a message whose card carries it in each direction."""
 
@@ -255,11 +258,12 @@ def _draw_nodes(axes: Axes, places: list[Place], size: float, colour: str, marke
 def utilisation(
     results: Runs, path: File = None, bins: int = 120, label: Label | None = None
 ) -> Figure:
-    """The utilisation of each card: the bytes up and down it in each of `bins` time bins.
+    """The utilisation of each trunk and card: the bytes on it in each of `bins` time bins.
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a
-    message that queues is drawn as if it went slowly. A row per direction of a card; as a share of
-    the card's bandwidth, or in bytes per second where that has no limit. Up to four runs.
+    message that queues is drawn as if it went slowly. A row per direction of a trunk or card, the
+    busiest trunks first; as a share of its bandwidth, or in bytes per second where one has no
+    limit. Up to four runs.
 
     Raises:
         ValueError: a run has not recorded its messages, or there are more than four runs.
@@ -267,7 +271,7 @@ def utilisation(
     results = as_sequence(results)
     names = titles(results, label)
     check_count(names, MAX_RUNS, "panels")
-    loads = [_card_loads(result, bins) for result in results]
+    loads = [_loads(result, bins) for result in results]
     panels = Panels(loads, names, MAX_RUNS)
     heights = [0.6 + 0.17 * len(load.rates) for load in loads]
     spread = "bytes are exact, spread evenly between a message's sending and its arrival"
@@ -285,11 +289,11 @@ def utilisation(
 
 
 class Load(NamedTuple):
-    """The load of the cards of a run.
+    """The load of the trunks and cards of a run.
 
     Attributes:
         edges: the edges of the bins (s).
-        rates: a row for each direction of a card, a column per bin; in % or in bytes/s.
+        rates: a row for each direction of a trunk or card, a column per bin; in % or in bytes/s.
         is_share: whether rates are in % of the bandwidth.
         omitted: the cards that are not in `rates`.
     """
@@ -301,7 +305,7 @@ class Load(NamedTuple):
 
     @property
     def exceeds_bandwidth(self) -> bool:
-        """Whether a bin holds more than the card carries, as messages are spread evenly."""
+        """Whether a bin holds more than a card carries, as messages are spread evenly."""
         return self.is_share and bool((self.rates > 100.5).any(axis=None))
 
 
@@ -318,7 +322,15 @@ def _draw_load(figure: Figure, axes: Axes, load: Load) -> None:
     figure.colorbar(mesh, ax=axes, label=name, pad=0.01)
 
 
-def _card_loads(result: Result, bins: int) -> Load:
+class Carrier(NamedTuple):
+    """One direction of a card or of a trunk, the messages that cross it, and its bandwidth."""
+
+    name: str
+    messages: pd.DataFrame
+    bandwidth: float
+
+
+def _loads(result: Result, bins: int) -> Load:
     messages = getattr(result, "messages", None)
     if messages is None or not len(messages):
         raise ValueError(f"{result.config.name}: {missing_messages(result)}")
@@ -330,26 +342,64 @@ def _card_loads(result: Result, bins: int) -> Load:
     for direction, node in ENDS.items():
         ranks = messages[node].astype(int)
         machines[direction] = ranks.map(lambda rank: network.machine(rank, workers))
-    crosses = machines["up"] != machines["down"]  # on one machine there is no network
-    used = {*machines["up"][crosses], *machines["down"][crosses]}
-    if not used:
+    messages = messages.assign(**machines)
+    messages = messages[messages["up"] != messages["down"]]  # on one machine there is no network
+    if messages.empty:
         raise ValueError(
             f"{result.config.name}: no message with a size has crossed a network: no card was used"
         )
-    cards = sorted(used, key=lambda rank: (rank >= 0, abs(rank)))
+    cards = sorted({*messages["up"], *messages["down"]}, key=lambda rank: (rank >= 0, abs(rank)))
     omitted = [_card(rank, network.host_size) for rank in cards[MAX_CARDS:]]
-    cards = cards[:MAX_CARDS]
-    speeds = [network.card_bandwidth(rank) for rank in cards]
+    carriers = _trunks(messages, network, workers)
+    carriers += _cards(messages, network, cards[:MAX_CARDS])
+    speeds = [carrier.bandwidth for carrier in carriers]
     is_share = network.changes is None and bool(np.isfinite(speeds).all())
     rates = {}
-    for card, speed in zip(cards, speeds, strict=True):
-        for direction, ranks in machines.items():
-            carried = messages[crosses & (ranks == card)]
-            rate = _sum_into_bins(carried, edges) / np.diff(edges)
-            if is_share:
-                rate = 100 * rate / speed
-            rates[f"{_card(card, network.host_size)} {direction}"] = rate
+    for carrier in carriers:
+        rate = _sum_into_bins(carrier.messages, edges) / np.diff(edges)
+        if is_share:
+            rate = 100 * rate / carrier.bandwidth
+        rates[carrier.name] = rate
     return Load(edges, pd.DataFrame(rates).T, is_share, omitted)
+
+
+def _cards(messages: pd.DataFrame, network: Network, cards: list[int]) -> list[Carrier]:
+    """Both directions of cards; `up` and `down` are the machines that send and receive."""
+    carriers = []
+    for card in cards:
+        for direction in ENDS:
+            name = f"{_card(card, network.host_size)} {direction}"
+            carried = messages[messages[direction] == card]
+            carriers.append(Carrier(name, carried, network.card_bandwidth(card)))
+    return carriers
+
+
+def _trunks(messages: pd.DataFrame, network: Network, workers: int) -> list[Carrier]:
+    """Both directions of each trunk with a bandwidth that messages cross, the busiest first."""
+    if network.groups is None:
+        return []
+    trunks = Trunks(network, workers)
+    crossing = defaultdict(list)  # by the two switches of a trunk: the messages of each pair
+    for (start, end), carried in messages.groupby(["up", "down"]):
+        path = trunks.path(trunks.switch(start), trunks.switch(end))
+        for ends in pairwise(path):
+            crossing[ends].append(carried)
+    carriers = []
+    for (switch, to), parts in crossing.items():
+        bandwidth = trunks.graph.edges[switch, to]["bandwidth"]
+        if bandwidth is None:  # it only adds its latency
+            continue
+        name = f"trunk {_switch(switch)} to {_switch(to)}"
+        carriers.append(Carrier(name, pd.concat(parts), bandwidth))
+    carriers.sort(key=lambda trunk: trunk.messages["bytes"].sum() / trunk.bandwidth, reverse=True)
+    return carriers[:MAX_TRUNKS]
+
+
+def _switch(switch: int | str) -> str:
+    """The name of a switch, or of the group at it."""
+    if isinstance(switch, int):
+        return f"group {switch}"
+    return switch
 
 
 def _card(rank: int, host_size: int) -> str:

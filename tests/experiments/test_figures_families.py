@@ -292,6 +292,28 @@ def test_host_card_counts_bytes_across_host_boundary(bench, method):
     assert found == pytest.approx(pd.concat(sums).to_dict())
 
 
+RACKS = """{workers: 4, network: {bandwidth: 20, message_bytes: 4, groups: {count: 2,
+    trunks: [{switches: [0], to: core, bandwidth: 10}, {switches: [1], to: core}]}}}"""
+
+
+def test_trunk_counts_bytes_between_groups(bench):
+    """The server is in group 0; its weights are larger than what workers send."""
+    run = bench(
+        LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {RACKS}")
+        + "algorithm: {name: async_ps, compress: {name: top_k, keep: 0.25}}\n"
+    )
+    axes = figures.utilisation(run).axes[0]
+    mesh = axes.collections[0]
+    loads = mesh.get_array() * np.diff(mesh.get_coordinates()[0, :, 0]) * 10 / 100
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    # the busier one first; the trunk without a bandwidth is not drawn
+    assert names[:3] == ["trunk group 0 to core", "trunk core to group 0", "server up"]
+    there = run.messages[run.messages["arrived"].notna()]
+    for carried, end in zip(loads, ("receiver", "sender"), strict=False):
+        crossing = there[end] >= 2
+        assert carried.sum() == pytest.approx(there.loc[crossing, "bytes"].sum()) != 0
+
+
 def test_message_is_spread_evenly_over_its_time(bench):
     run = bench("cluster: {workers: 1, network: {bandwidth: 1, message_bytes: 4}}\n"
                 "task: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")  # fmt: skip
