@@ -49,11 +49,14 @@ def accuracy_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def error_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Test error over the mean of ASGD's with as many workers, each method at its best rate."""
-    rows = select(table, study="workers", measure="accuracy")
+    """Test error over the mean of ASGD's with as many workers, where ASGD has run; each method at
+    its best rate.
+    """
+    rows, _ = reported(select(table, measure="accuracy"), "workers")
     error = 1 - rows["value"].mask(rows["lost"])
     plain = error.where(rows["method"] == "ASGD").groupby(rows["workers"]).transform("mean")
-    return rows.assign(line=rows["method"], x=rows["workers"], value=error / plain)
+    rows = rows.assign(line=rows["method"], x=rows["workers"], value=error / plain)
+    return rows[plain.notna()]
 
 
 def over_asgd(errors: Mapping[str, tuple[float, float]]) -> dict[str, dict[float, float]]:
@@ -133,15 +136,15 @@ def loss_by_time(table: "pd.DataFrame") -> "pd.DataFrame":
     return rows.assign(line=names, x=seconds)
 
 
-def accuracy_by_rule(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Accuracy of a fixed rate and of one divided by staleness, at the rate of synchronous SGD."""
+def error_by_rule(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Test error in % by how the best rate of synchronous SGD is divided, if it is."""
     rows = select(table, study="synchronous", measure="accuracy")
     rows = rows[~rows["method"].str.contains("at 0.01")]
     rule = rows["method"].str.split(",").str[0]
     two = rows["method"].str.contains("two gradients")
     names = two.map({True: "two gradients an update", False: "one gradient an update"})
     names = names.mask(rule == "synchronous", "all gradients an update")
-    return rows.assign(line=names, x=rule)
+    return rows.assign(line=names, x=rule, value=100 * (1 - rows["value"]))
 
 
 def loss_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
@@ -226,10 +229,10 @@ PAPERS = (
     Paper(
         "zhang2016",
         "rate-by-staleness",
-        accuracy_by_rule,
+        error_by_rule,
         replace(
-            plane("test accuracy (%)", "learning rate", measure="accuracy"),
-            order=("fixed", "by staleness", "synchronous"),
+            plane("test error (%)", "learning rate", log_y=True),
+            order=("fixed", "by workers", "by staleness", "synchronous"),
         ),
         "LeNet-5 on MNIST, 30 workers, all at the best rate of synchronous SGD.",
     ),

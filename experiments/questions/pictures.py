@@ -22,6 +22,7 @@ from laggard.experiments.figures.style import (
     MARKERS,
     PALETTE,
     PERCENT,
+    PLAIN,
     File,
     legend,
     logarithmic,
@@ -55,7 +56,7 @@ MOMENTUM = 0.9
 WIDTH = 8.0  # inches of a figure
 MOST_TICKS = 10
 """Settings of an axis that each have a tick."""
-ERROR = "error"  # of a figure: 1 minus the accuracy of the table
+ERROR = "error"  # of a figure, in %: 1 minus the accuracy of the table
 LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 
 
@@ -233,7 +234,7 @@ def _shown_rows(drawing: Picture, table: pd.DataFrame) -> pd.DataFrame:
     """The rows that a figure shows: of the seeds that report."""
     if drawing.measure == ERROR:
         accuracies, _ = reporting(select(table, measure="accuracy", **drawing.where))
-        return accuracies.assign(value=1 - accuracies["value"])
+        return accuracies.assign(value=100 * (1 - accuracies["value"]))
     rows, _ = reporting(select(table, measure=drawing.measure, **drawing.where))
     return rows
 
@@ -319,7 +320,8 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: floa
     settings = list(dict.fromkeys(rows[drawing.x]))
     named = not pd.api.types.is_numeric_dtype(rows[drawing.x])
     if named:
-        settings.sort(key=lambda name: drawing.order.index(name) if drawing.order else 0)
+        known = [name for name in drawing.order if name in settings]
+        settings = known + [name for name in settings if name not in known]
     else:
         settings.sort()
     for number, line in enumerate(lines):
@@ -347,7 +349,7 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: floa
     if drawing.log_y:
         logarithmic(axes)
     if drawing.measure == ERROR:
-        axes.yaxis.set_major_formatter(PERCENT)
+        axes.yaxis.set_major_formatter(PLAIN)
     if drawing.measure.startswith("accuracy"):
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0.0), min(high, 1.005))

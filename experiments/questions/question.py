@@ -107,12 +107,12 @@ class Picture:
     """The figure of a question: a measure against a setting, a line for each value of another.
 
     Attributes:
-        measure: the measure, one of the table's; or `error`, 1 minus the accuracy.
+        measure: the measure, one of the table's; or `error`, 1 minus the accuracy, in %.
         x: the setting on the axis.
         lines: the setting that has a line for each value; empty for one line.
         panels: the setting that has a panel for each value; empty for one panel.
         where: settings that are held.
-        order: the settings on the axis from left to right, where they are names.
+        order: settings on the axis from left to right, where they are names; others follow.
     """
 
     measure: str

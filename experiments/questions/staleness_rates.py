@@ -292,11 +292,13 @@ BY_STALENESS = Question(
     },
     decide=decide_by_staleness,
     drawing=Picture(
-        "accuracy",
+        "error",
         "method",
-        ylabel="test accuracy (%)",
+        ylabel="test error (%)",
         xlabel="method, at the rate of synchronous SGD",
+        log_y=True,
         where={"study": "synchronous"},
+        order=("fixed", "by workers", "by staleness", "synchronous"),
     ),
 )
 RAMP = Question(

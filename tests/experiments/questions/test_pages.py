@@ -177,11 +177,20 @@ def test_pictures_have_panels_and_lines_of_targets():
     assert labels == ["to 98%", "to 90%"]
 
 
+def test_settings_without_a_place_follow_the_others():
+    (question,) = questions(["rate-by-staleness"])
+    methods = ("another", "synchronous", "fixed")
+    parts = [rows("accuracy", [0.9], study="synchronous", method=method) for method in methods]
+    (axes,) = question_picture(question, table(*parts)).axes
+    names = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert names == ["fixed", "synchronous", "another"]
+
+
 def test_picture_of_error_is_1_minus_accuracy():
     (question,) = questions(["compensation"])
     own = dict(study="choosing", strength=0.0)
     parts = [rows("accuracy", [0.9, 0.7], lr=0.1, **own), rows("accuracy", [0.4], lr=0.2, **own)]
     (axes,) = question_picture(question, table(*parts)).axes
     drawn = axes.containers[0].lines[0]
-    assert drawn.get_ydata() == pytest.approx([0.2, 0.6])
+    assert drawn.get_ydata() == pytest.approx([20, 60])
     assert axes.get_yscale() == "log"

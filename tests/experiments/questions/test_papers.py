@@ -48,7 +48,10 @@ def test_speed_up_is_over_one_node():
 def test_errors_are_over_the_mean_of_asgd():
     plain = rows("accuracy", [0.9, 0.7], "report", "workers", method="ASGD", workers=4)
     own = rows("accuracy", [0.9, np.nan], "report", "workers", method="DC-ASGD-a", workers=4)
-    drawn = error_by_workers(table(plain, own))
+    # neither the runs that chose nor those that had been seen are in the mean
+    chose = rows("accuracy", [0.1], "tune", "workers", method="ASGD", workers=4)
+    known = rows("accuracy", [0.2], "seen", "workers", method="ASGD", workers=4)
+    drawn = error_by_workers(table(plain, own, chose, known))
     assert drawn["value"].tolist()[:3] == pytest.approx([0.5, 1.5, 0.5])
     assert np.isnan(drawn["value"].iloc[3])
     assert over_asgd({"ASGD": (8.0, 10.0), "own": (4.0, 5.0)})["own, reported"] == {4: 0.5, 8: 0.5}
