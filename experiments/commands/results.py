@@ -41,6 +41,10 @@ def plot_arguments(parser: ArgumentParser) -> None:
         help="figure to draw (default: comparison)",
     )
     parser.add_argument("--x", choices=AXES, help="horizontal axis of learning and consensus")
+    parser.add_argument(
+        "--from", dest="start", type=float, metavar="S", help="first virtual second (timeline)"
+    )
+    parser.add_argument("--until", type=float, metavar="S", help="last virtual second (timeline)")
     add_where(parser)
     parser.add_argument(
         "--to", metavar="FILE", help=".png, .svg or .pdf file (default: in the first RESULT)"
@@ -62,12 +66,21 @@ def plot(args: Namespace) -> int:
     if args.figure not in FIGURES:
         raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
     figure = FIGURES[args.figure]
+    takes = inspect.signature(figure.function).parameters
     options = {}
     if args.x:
-        if "x" not in inspect.signature(figure.function).parameters:
+        if "x" not in takes:
             problem = f"{args.figure} has fixed axes; learning and consensus take --x"
             raise ConfigError("", problem, "laggard plot --x")
         options["x"] = args.x
+    for option, name in (("--from", "start"), ("--until", "until")):
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if name not in takes:
+            problem = f"{args.figure} shows whole runs; timeline takes {option}"
+            raise ConfigError("", problem, f"laggard plot {option}")
+        options[name] = value
     results: Sequence[Result] = _load_all(args.results)
     if args.where:
         results = _where(results, args.where, args.results)
@@ -362,8 +375,9 @@ def export(args: Namespace) -> int:
 
 
 def _export_trace(args: Namespace) -> int:
-    from laggard.experiments.perfetto import TimeWindow, write_trace
+    from laggard.experiments.perfetto import write_trace
     from laggard.experiments.results.files import ResultError
+    from laggard.experiments.results.result import TimeWindow
     from laggard.experiments.results.results import load_one
 
     start = 0.0 if args.start is None else args.start

@@ -29,7 +29,7 @@ from laggard.experiments.figures.style import (
     styled_figure,
 )
 from laggard.experiments.results.measures import shares
-from laggard.experiments.results.result import Result
+from laggard.experiments.results.result import Result, TimeWindow
 
 STATE_STYLES: dict[str, dict[str, Any]] = {
     "computing": {"color": PALETTE[0]},
@@ -115,6 +115,7 @@ def timeline(
     until: float | None = None,
     workers: Sequence[int] | None = None,
     label: Label | None = None,
+    start: float = 0.0,
 ) -> Figure:
     """A timeline of computations: a row per worker, a bar per gradient, a tick per update.
 
@@ -126,11 +127,13 @@ def timeline(
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
         path: where the figure is saved.
-        until: the end of the window (s); by default when the fastest worker's 30th gradient ends.
+        until: the end of the window (s); by default when the fastest worker's 30th gradient in it
+            ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
+        start: the start of the window (s).
 
     Raises:
-        ValueError: there are more than four runs.
+        ValueError: there are more than four runs, or the window is empty.
     """
     results = as_sequence(results)
     names = titles(results, label)
@@ -140,8 +143,11 @@ def timeline(
     groups = [(result, _ranks(result, workers, limit)) for result in results]
     panels = Panels(groups, names, MAX_RUNS)
     if until is None:
-        until = min(_end_of_window(result, ranks) for result, ranks in groups)
-    top = max(_max_staleness(result, until) for result, _ in groups)
+        until = min(_end_of_window(result, ranks, start) for result, ranks in groups)
+    if not 0 <= start < until:
+        raise ValueError(f"start: expected at least 0 and less than {until:g} s, got {start:g}")
+    window = TimeWindow(start, until)
+    top = max(_max_staleness(result, window) for result, _ in groups)
     colours = ScalarMappable(Normalize(0, max(1, top)), "viridis")
     heights = [0.5 + 0.27 * (len(ranks) + 1) for _, ranks in groups]
     height = 1.2 + sum(heights)
@@ -153,11 +159,11 @@ def timeline(
     panels.notes = [idle, *_describe_rows(groups)]
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
         for (axes, (result, ranks)), name in zip(panels, names, strict=False):
-            _draw_rows(axes, result.updates, ranks, until, colours)
-            panels.notes.append(_draw_messages(axes, result.messages, ranks, until))
+            _draw_rows(axes, result.updates, ranks, window, colours)
+            panels.notes.append(_draw_messages(axes, result.messages, ranks, window))
             if len(panels) > 1:
                 axes.set_title(shorten(name, 100))
-        panels.axes[-1].set(xlim=(0, until), xlabel=AXIS_LABELS["time"])
+        panels.axes[-1].set(xlim=window, xlabel=AXIS_LABELS["time"])
         if top > 0:
             ticks = MaxNLocator(integer=True)
             figure.colorbar(colours, ax=panels.axes, label="staleness (updates)", ticks=ticks)
@@ -170,9 +176,14 @@ def _ranks(result: Result, workers: Sequence[int] | None, limit: int) -> list[in
     return list(result.workers["worker"])[:limit]
 
 
-def _max_staleness(result: Result, until: float) -> float:
-    started = result.updates[result.updates["started"] < until]
-    return float(np.nan_to_num(applied_gradients(started)["staleness"].max()))
+def _in_window(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
+    """The gradients of which a part lies in the window."""
+    return updates[window.meets(updates["started"], updates["time"])]
+
+
+def _max_staleness(result: Result, window: TimeWindow) -> float:
+    shown = applied_gradients(_in_window(result.updates, window))
+    return float(np.nan_to_num(shown["staleness"].max()))
 
 
 def _describe_rows(groups: list[tuple[Result, list[int]]]) -> list[str]:
@@ -191,9 +202,12 @@ def _describe_rows(groups: list[tuple[Result, list[int]]]) -> list[str]:
     return notes
 
 
-def _end_of_window(result: Result, ranks: Sequence[int]) -> float:
-    """The moment (s) at which a worker's 30th gradient has ended, or the last gradient's end."""
-    ended = result.updates[result.updates["worker"].isin(ranks)]
+def _end_of_window(result: Result, ranks: Sequence[int], start: float) -> float:
+    """The moment (s) at which a worker's 30th gradient since `start` has ended, or the last
+    gradient's end.
+    """
+    updates = result.updates
+    ended = updates[updates["worker"].isin(ranks) & (updates["time"] >= start)]
     if not len(ended):
         return float(result.metrics["time"].max()) or 1.0
     ends = ended.groupby("worker")["time"].nth(WINDOW - 1)
@@ -203,16 +217,20 @@ def _end_of_window(result: Result, ranks: Sequence[int]) -> float:
 
 
 def _draw_rows(
-    axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float, colours: ScalarMappable
+    axes: Axes,
+    updates: pd.DataFrame,
+    ranks: Sequence[int],
+    window: TimeWindow,
+    colours: ScalarMappable,
 ) -> None:
     """A row per rank, and one of updates where servers make them."""
-    ended = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
+    ended = _in_window(updates[updates["worker"].isin(ranks)], window)
     rows = ended["worker"].map(list(ranks).index)
     computed = ended["computed"].fillna(ended["time"])
     _draw_bars(axes, ended.assign(row=rows, computed=computed), colours)
     names = [str(rank) for rank in ranks]
     applied = applied_gradients(updates)
-    served = applied[(applied["target"] < 0) & (applied["time"] <= until)]
+    served = applied[(applied["target"] < 0) & applied["time"].between(*window)]
     if len(served):
         moments = served.drop_duplicates(["target", "version"])["time"]
         heights = np.full(len(moments), len(ranks))
@@ -223,7 +241,9 @@ def _draw_rows(
     axes.grid(visible=False)
 
 
-def _draw_messages(axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], until: float) -> str:
+def _draw_messages(
+    axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], window: TimeWindow
+) -> str:
     """A line from the sender's row to the receiver's; servers are one row, below the workers'.
 
     Returns:
@@ -233,10 +253,10 @@ def _draw_messages(axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], unt
     ends = messages[["sender", "receiver"]].to_numpy()
     rows |= dict.fromkeys(ends[ends < 0], len(ranks))
     places = messages.assign(start=messages["sender"].map(rows), end=messages["receiver"].map(rows))
-    places = places[(places["sent"] <= until) & places["arrived"].notna()]
+    places = places[window.meets(places["sent"], places["arrived"])]
     shown = places.dropna(subset=["start", "end"])
     if len(shown) > MAX_MESSAGES:
-        return f"{len(shown)} messages are not drawn: at most {MAX_MESSAGES}, by an earlier `until`"
+        return f"{len(shown)} messages are not drawn: at most {MAX_MESSAGES}, in a shorter window"
     are_tokens = shown["content"] == "token"
     for label, dash, chosen in (("message", "-", ~are_tokens), ("token", ":", are_tokens)):
         points = shown.loc[chosen, ["sent", "start", "arrived", "end"]].to_numpy(float)

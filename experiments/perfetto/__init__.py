@@ -26,7 +26,6 @@ import pandas as pd
 from laggard.experiments.perfetto.slices import (
     COMPUTING,
     KINDS,
-    TimeWindow,
     arrows,
     computation_slices,
     gradients,
@@ -38,9 +37,9 @@ from laggard.experiments.perfetto.slices import (
 )
 from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.measures import CURVES
-from laggard.experiments.results.result import Result
+from laggard.experiments.results.result import Result, TimeWindow
 
-__all__ = ["WHOLE_RUN", "TimeWindow", "events", "write_trace"]
+__all__ = ["WHOLE_RUN", "events", "write_trace"]
 
 Event = dict[str, Any]
 Lane = tuple[int, str, int]

@@ -1,25 +1,13 @@
 """A run as slices of time, with arrows between them that follow each gradient to its update."""
 
-import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from laggard.experiments.results.result import Result
+from laggard.experiments.results.result import Result, TimeWindow
 
 COMPUTING, UP, DOWN, UPDATES = KINDS = ("computing", "up link", "down link", "updates")
-
-
-class TimeWindow(NamedTuple):
-    """An interval of virtual time (s), with its start and without its end."""
-
-    start: float = 0.0
-    end: float = math.inf
-
-    def meets(self, begins: pd.Series, ends: pd.Series) -> pd.Series:
-        """Whether each interval overlaps the window."""
-        return (begins < self.end) & (ends >= self.start)
 
 
 def nanoseconds(seconds: pd.Series) -> pd.Series:

@@ -1,11 +1,12 @@
 """A finished run, read lazily: a file is read and checked when it is first used."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.experiments.config.config import Config, digest_of_settings, parse
 from laggard.experiments.config.errors import ConfigError
@@ -28,6 +29,17 @@ from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
+
+
+class TimeWindow(NamedTuple):
+    """An interval of virtual time (s), with its start and without its end."""
+
+    start: float = 0.0
+    end: float = math.inf
+
+    def meets(self, begins: "pd.Series", ends: "pd.Series") -> "pd.Series":
+        """Whether each interval overlaps the window."""
+        return (begins < self.end) & (ends >= self.start)
 
 
 class Shown:
@@ -197,8 +209,8 @@ class Result(Shown):
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
-        """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
-        `train_loss`, the task's measures, and a column per swept key.
+        """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `bytes`,
+        `member`, `train_loss`, the task's measures, and a column per swept key.
         """
         return self._select_members(self._table("metrics")).assign(**self.labels)
 

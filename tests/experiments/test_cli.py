@@ -61,7 +61,7 @@ COMMANDS = {
     "new": "KIND NAME",
     "schema": "",
     "doctor": "--out",
-    "plot": "RESULT --figure --x --where --to --list",
+    "plot": "RESULT --figure --x --from --until --where --to --list",
     "table": "RESULT --rows --columns --value --target --where --best --by --against --format",
     "report": "RESULT --to --config",
     "export": "RESULT --to PATH --from --until",

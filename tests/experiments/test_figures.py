@@ -309,6 +309,20 @@ def test_timeline_colours_bars_by_staleness(asynchronous):
     np.testing.assert_allclose([patch.get_facecolor() for patch in axes.containers[0]], colours)
 
 
+def test_timeline_starts_where_it_is_told(asynchronous):
+    axes, _ = figures.timeline(asynchronous, start=0.1, until=0.3).axes
+    assert axes.get_xlim() == (0.1, 0.3)
+    of = asynchronous.updates.query("started < 0.3 and time >= 0.1")
+    bars = [(bar.get_x(), bar.get_width()) for bar in axes.containers[0]]
+    expected = np.stack([of["started"], of["computed"] - of["started"]], axis=1)
+    np.testing.assert_allclose(bars, expected, atol=1e-12)
+    end = asynchronous.updates.query("time >= 0.1").groupby("worker")["time"].nth(29).min()
+    by_default = figures.timeline(asynchronous, start=0.1).axes[0]
+    assert by_default.get_xlim() == (0.1, pytest.approx(end))
+    with pytest.raises(ValueError, match=r"start: .* less than 0\.3 s, got 0\.3"):
+        figures.timeline(asynchronous, start=0.3, until=0.3)
+
+
 def test_timeline_shows_chosen_workers_and_names_hidden(asynchronous):
     figure = figures.timeline(asynchronous, workers=[2, 0])
     axes = figure.axes[0]

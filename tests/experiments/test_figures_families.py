@@ -568,7 +568,7 @@ def message_lines(axes):
 def test_timeline_lines_lead_from_sender_to_receiver(logged):
     axes = figures.timeline(logged).axes[0]
     workers = len(logged.workers)
-    sent = logged.messages[logged.messages["sent"] <= axes.get_xlim()[1]].dropna(subset="arrived")
+    sent = logged.messages[logged.messages["sent"] < axes.get_xlim()[1]].dropna(subset="arrived")
     rows = sent[["sender", "receiver"]].where(sent[["sender", "receiver"]] >= 0, workers)
     expected = np.column_stack([sent["sent"], rows["sender"], sent["arrived"], rows["receiver"]])
     assert len(expected) > 10

@@ -9,7 +9,8 @@ import pytest
 from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
-from laggard.experiments.perfetto import WHOLE_RUN, TimeWindow, events, write_trace
+from laggard.experiments.perfetto import WHOLE_RUN, events, write_trace
+from laggard.experiments.results.result import TimeWindow
 from tests.experiments.trace_format import broken
 
 ROOT = Path(__file__).parents[2]
