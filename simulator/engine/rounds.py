@@ -16,6 +16,7 @@ from laggard.simulator.network.lockstep import (
     Finish,
     LockStep,
     Tally,
+    bytes_of_rotation,
     finishes,
     go_round,
     rotate,
@@ -116,6 +117,13 @@ class Round:
             steps.run(math.nextafter(now, -math.inf))
             steps.run_until(len(self.joins), sum(node.fired for node in self.nodes))
         return steps.tally(now)
+
+    def bytes_sent(self, hops: Hops, now: float) -> float:
+        """The bytes that nodes have sent up to the end of the instant `now` (s)."""
+        if self._schedule.rotates and hops.even:
+            workers = len(self.nodes)
+            return bytes_of_rotation(self.joins, self._phases, hops, workers, now)
+        return self.tally(hops, now, whole=True).bytes_sent
 
     def _steps(self, hops: Hops) -> LockStep:
         return LockStep(self.joins, self._phases, hops, self._under_way, self._busy)
@@ -225,7 +233,14 @@ class Rounds:
                 waits.append(f"round {tag!r} of a collective waits for nodes {nodes}")
         return waits
 
-    def tally(self, reached: str | None) -> Tally:
+    def bytes_sent(self) -> float:
+        """The bytes of all rounds up to the end of this instant."""
+        now = self._env.now
+        return self._bytes_sent + sum(
+            entered.bytes_sent(self._hops, now) for entered in self._open.values()
+        )
+
+    def tally(self, reached: str) -> Tally:
         """The messages of all rounds; of rounds under way, those before the run's last event.
 
         Args:

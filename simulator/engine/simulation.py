@@ -201,9 +201,11 @@ class Simulation:
     def bytes_sent(self) -> float:
         """The bytes of all messages that were sent up to now."""
         sent = self.counters.models_sent * self.model_bytes
-        if self.lock_step is not None:
-            sent += self.lock_step.tally(self.reached).bytes_sent
-        return sent
+        if self.lock_step is None:
+            return sent
+        if self.reached is None:
+            return sent + self.lock_step.bytes_sent()
+        return sent + self.lock_step.tally(self.reached).bytes_sent
 
     def evaluations(self) -> Columns:
         """The evaluations up to now, as `Outcome.metrics` has them."""
@@ -303,7 +305,7 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         if self.lock_step is not None:
-            tally = self.lock_step.tally(self.reached)
+            tally = self.lock_step.tally(cast(str, self.reached))
             self.counters.sent += tally.sent
             self.counters.delivered += tally.delivered
             for rank, seconds in enumerate(tally.sending.tolist()):

@@ -300,3 +300,28 @@ def go_round(
     ends = [Finish(float(ready[rank]), (rank,), float(since[rank])) for rank in order]
     sent = workers * len(steps)
     return ends, Tally(sending, under_way, sent, sent, bytes_sent)
+
+
+def bytes_of_rotation(
+    joins: Joins, steps: Sequence[Sequence[Exchange]], hops: Hops, workers: int, until: float
+) -> float:
+    """The bytes that nodes have sent up to the moment `until` (s), as `LockStep` counts them, in
+    steps from each node to the next over equal links.
+
+    Others of the `workers` nodes have not joined. Their moments are NaN, and so are those of the
+    nodes that wait for them.
+    """
+    ready = np.full(workers, math.nan)
+    for rank, time, _ in joins:
+        ready[rank] = time
+    total = 0.0
+    for (step,) in steps:
+        senders = np.count_nonzero(ready <= until)
+        if not senders:
+            break
+        route = hops.route(step)
+        total += float(senders) * route.size
+        left, arrival, _ = hops.send(ready, *route.times[0])
+        gone = arrival if hops.rendezvous else left
+        ready = np.maximum(gone, np.roll(arrival, 1))
+    return total
