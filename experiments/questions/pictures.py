@@ -123,9 +123,10 @@ def usual_rate(table: pd.DataFrame) -> float:
 
 
 def _whole_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the seeds that ran both optimisers, without those that ran parts of the grid."""
-    ran = table.groupby("seed")["optimiser"].nunique()
-    return table[table["seed"].isin(ran[ran == ran.max()].index)]
+    """The rows of the seeds that ran the most cells, without those that ran parts of the grid."""
+    ran = table.drop_duplicates(["seed", "optimiser", "delay", "lr"])
+    cells = ran.groupby("seed").size()
+    return table[table["seed"].isin(cells[cells == cells.max()].index)]
 
 
 def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: ScalarMappable) -> None:

@@ -17,6 +17,7 @@ from laggard.experiments.questions.pages import (
     with_numbers,
 )
 from laggard.experiments.questions.pictures import (
+    describe_rates,
     question_picture,
     rates_picture,
     speedup_picture,
@@ -156,6 +157,19 @@ def test_custom_network_keeps_our_numbers(tmp_path, monkeypatch, capsys):
 
 def test_all_questions_are_run_only_when_asked(mistake):
     assert "expected the names of questions" in mistake("reproduce")
+
+
+def test_grid_is_of_seeds_that_ran_all_of_it():
+    """Two seeds ran all rates, a third both optimisers at one other rate."""
+    parts = []
+    for optimiser in ("momentum", "adam"):
+        for delay in (0, 8):
+            own = dict(study="rates", optimiser=optimiser, delay=delay)
+            parts += [rows("accuracy", [0.9, 0.8], lr=rate, **own) for rate in (0.001, 0.003, 0.1)]
+            parts.append(rows("accuracy", [0.1, 0.1, 0.1], lr=0.01, **own).iloc[2:])
+    numbers = table(*parts)
+    assert set(numbers["seed"]) == {0, 1, 2}
+    assert describe_rates(numbers).startswith("Means of the 2 seeds that ran the whole grid.")
 
 
 def test_pictures_have_panels_and_lines_of_targets():
