@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from laggard.experiments.config.config import digest_of
@@ -71,17 +71,38 @@ def write_snapshot(path: Path, snapshot: Snapshot, made_by: Mapping[str, Any]) -
         OSError: it cannot be written.
     """
     path.parent.stat()  # raises if the run's folder was removed: `whole_file` would create it
-    # safetensors refuses tensors that share memory
-    copies = [tensor.detach().to("cpu", copy=True).contiguous() for tensor in snapshot.tensors]
+    tensors = _without_sharing(snapshot.tensors)
     metadata = {
         "updates": str(snapshot.updates),
         "fingerprint": snapshot.fingerprint,
-        "sha256": _digest_of_values(copies),
+        "sha256": _digest_of_values(tensors),
         "made_by": json.dumps(made_by),
     }
-    tensors = {str(number): copy for number, copy in enumerate(copies)}
+    numbered = {str(number): tensor for number, tensor in enumerate(tensors)}
     with whole_file(path) as file:
-        file.write_bytes(save(tensors, metadata))
+        file.touch()
+        usual_mode = file.stat().st_mode
+        try:
+            save_file(numbered, file, metadata)
+        except SafetensorError as error:  # such as a full disk
+            raise OSError(str(error)) from None
+        file.chmod(usual_mode)  # safetensors lets the owner alone read it
+
+
+def _without_sharing(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors on the CPU, copied only where they share memory, which safetensors refuses.
+
+    They may be most of what the run holds, so that copies of all would double its memory.
+    """
+    own = []
+    taken = set()
+    for tensor in tensors:
+        tensor = tensor.detach().cpu().contiguous()
+        if tensor.untyped_storage().data_ptr() in taken:
+            tensor = tensor.clone()
+        taken.add(tensor.untyped_storage().data_ptr())
+        own.append(tensor)
+    return own
 
 
 def read_snapshot(path: Path, made_by: Mapping[str, Any]) -> Snapshot:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
+import torch
 
 from laggard import load, run, sweep
 from laggard.experiments.config.errors import ConfigError
@@ -265,3 +266,35 @@ def test_more_runs_cause_no_more_reads_of_folder(toy, tmp_path, monkeypatch):
         sweep(load(toy(f"sweep: {{seed: {list(range(number))}}}")), folder.parent)
         counts.append(reads.count(str(folder)))
     assert 0 < counts[0] == counts[1]
+
+
+def test_snapshot_copies_only_what_shares_memory(tmp_path):
+    """Copies of all tensors would double the memory of a large run."""
+    base = torch.rand(100)
+    alone = torch.rand(3, 4)
+    shared = [base, base[5:100], base[5:100].view(5, 19)]
+    tensors = [*shared, alone, torch.rand(2, 3).t(), torch.empty(0), torch.empty(2, 0)]
+    own = files._without_sharing(tensors)
+    assert own[0].data_ptr() == base.data_ptr()
+    assert own[3].data_ptr() == alone.data_ptr()
+    files.write_snapshot(tmp_path / "toy", snapshots.Snapshot(3, "toy", tensors), {})
+    back = files.read_snapshot(tmp_path / "toy", {})
+    for stored, tensor in zip(back.tensors, tensors, strict=True):
+        assert torch.equal(stored, tensor)
+    (tmp_path / "other").touch()
+    assert (tmp_path / "toy").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_snapshot_that_cannot_be_written_is_an_error_of_the_disk(tmp_path):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    snapshot = snapshots.Snapshot(3, "toy", [torch.rand(10_000)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(OSError, match="toy"):
+            files.write_snapshot(tmp_path / "toy", snapshot, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
