@@ -31,6 +31,13 @@ def accuracies(table: pd.DataFrame, measure: str = "accuracy") -> pd.Series:
     return value.set_axis(pd.MultiIndex.from_frame(rows[["optimiser", "delay", "seed", "lr"]]))
 
 
+def whole_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the seeds that ran the most cells, without those that ran parts of the grid."""
+    ran = table.drop_duplicates(["seed", "optimiser", "delay", "lr"])
+    cells = ran.groupby("seed").size()
+    return table[table["seed"].isin(cells[cells == cells.max()].index)]
+
+
 # --- how fast must the rate fall
 
 
@@ -56,9 +63,10 @@ def slopes(table: pd.DataFrame, optimiser: str) -> pd.Series:
 
 def decide_rate(table: pd.DataFrame) -> list[Answer]:
     """The slope of the cliff_rate over delays; theory's is -1 without momentum."""
-    rows, seen = reporting(table)
     answers = []
     for optimiser in ("momentum", "adam"):
+        # each optimiser has seeds of its own
+        rows, seen = reporting(select(table, optimiser=optimiser))
         slope = estimate(slopes(rows, optimiser))
         if not slope.seeds:
             continue

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from laggard.experiments.questions.delay import whole_grid
 from laggard.experiments.questions.numbers import REPORT, reported, select
 from laggard.experiments.questions.question import Picture
 from laggard.experiments.questions.staleness_rates import stable_limits
@@ -40,12 +41,15 @@ class Paper:
 
 
 def accuracy_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Accuracy against the learning rate: a line a delay, a panel an optimiser."""
+    """Accuracy against the learning rate: a line a delay, a panel an optimiser.
+
+    All seeds are shown, at the rates of those that ran the whole grid.
+    """
     rows = select(table, measure="accuracy", delay=[0, 8, 32, 128, 256])
+    rows = select(rows, lr=set(whole_grid(rows)["lr"]))
     names = [f"delay {delay:g}" for delay in rows["delay"]]
-    return rows.assign(line=names, x=rows["lr"], panel=rows["optimiser"]).sort_values(
-        ["panel", "delay"], ascending=[False, True], kind="stable"
-    )
+    drawn = rows.assign(line=names, x=rows["lr"], panel=rows["optimiser"], role=REPORT)
+    return drawn.sort_values(["panel", "delay"], ascending=[False, True], kind="stable")
 
 
 def error_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":

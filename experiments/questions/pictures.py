@@ -41,6 +41,7 @@ from laggard.experiments.questions.delay import (
     epochs_at_best,
     speed_up,
     targets_in,
+    whole_grid,
 )
 from laggard.experiments.questions.numbers import reporting, select
 from laggard.experiments.questions.question import Picture, Question
@@ -66,7 +67,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     Frames mark the best rate of each delay, and one rate for all. A cell is grey where half of the
     seeds diverged or ended at chance; chance is taken as the least accuracy of all.
     """
-    grid = _whole_grid(table)
+    grid = whole_grid(table)
     chance = float(grid["value"].min())
     optimisers = [name for name in NAMES if name in set(grid["optimiser"])]
     colours = ScalarMappable(Normalize(0.0, 1.0), "viridis")
@@ -93,7 +94,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 
 def describe_rates(table: pd.DataFrame) -> str:
     """The caption: accuracies at one rate for all delays, and at each delay's best."""
-    grid = _whole_grid(table)
+    grid = whole_grid(table)
     seeds = grid["seed"].nunique()
     chance = float(grid["value"].min())
     grid = grid.assign(value=grid["value"].mask(grid["lost"], chance))
@@ -120,13 +121,6 @@ def usual_rate(table: pd.DataFrame) -> float:
     """The rate of the grid that is nearest to the one for all."""
     rates = np.sort(table["lr"].unique()).astype(float)
     return float(rates[np.argmin(abs(np.log(rates / USUAL)))])
-
-
-def _whole_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the seeds that ran the most cells, without those that ran parts of the grid."""
-    ran = table.drop_duplicates(["seed", "optimiser", "delay", "lr"])
-    cells = ran.groupby("seed").size()
-    return table[table["seed"].isin(cells[cells == cells.max()].index)]
 
 
 def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: ScalarMappable) -> None:

@@ -11,6 +11,7 @@ from laggard.experiments.questions.delay import (
     decide_rate,
     decide_speedup,
 )
+from laggard.experiments.questions.numbers import select
 from laggard.experiments.questions.words import Word
 from tests.experiments.questions.made_up import CASES, rows, spread, table
 
@@ -82,6 +83,13 @@ def test_cliff_slope_is_fitted_over_delays(right, role, word):
         # the grid has steps of a quarter decade
         assert answer.number.mean.value == pytest.approx(fall, abs=0.15)
         assert answer.judgement.word == word
+
+
+def test_new_seeds_of_an_optimiser_hide_no_other():
+    new = select(cliffs(-1.0), optimiser="momentum")
+    momentum, adam = decide_rate(table(new, select(cliffs(-1.0, "seen"), optimiser="adam")))
+    assert not momentum.seen
+    assert adam.seen
 
 
 def test_cliff_at_grid_end_has_no_rate():
