@@ -202,7 +202,7 @@ class GradientPool:
         weights = [gradient.weights for gradient in gradients]
         batches = [gradient.batch for gradient in gradients]
         call = None
-        if others:
+        if len(gradients) > 1:
             call = submit(self.task, weights, batches)
         if call is not None:
             for number, gradient in enumerate(gradients):
