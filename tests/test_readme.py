@@ -40,14 +40,19 @@ def test_first_command_draws_the_picture(tmp_path):
     """Another processor may round one test sample of 297 elsewhere, which moves a few pixels.
 
     One of another maker takes other square roots, which DC-ASGD-a amplifies: on an EPYC its line
-    moves by a point here and there, and 0.35 % of the pixels differ from those of a Xeon.
+    moves by points, and the axis of accuracy with it. Of the panels of accuracy, the upper half,
+    3 % of the picture differed then; the legend and the staleness below are the same everywhere.
     """
     results = sweep(load(ROOT / "configs/quickstart.yaml"), tmp_path)
     results.plot(tmp_path / "redrawn.png")
     redrawn = image.imread(tmp_path / "redrawn.png")
     stored = image.imread(ROOT / "notebooks/quickstart.png")
     assert redrawn.shape == stored.shape
-    assert (redrawn != stored).any(axis=-1).mean() < 0.005
+    different = (redrawn != stored).any(axis=-1)
+    assert different.mean() < 0.05
+    legend, below = len(different) // 14, len(different) // 2
+    assert not different[:legend].any()
+    assert not different[below:].any()
 
 
 def test_readme_has_the_numbers_of_the_answers():

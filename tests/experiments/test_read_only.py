@@ -185,5 +185,5 @@ def test_reading_takes_a_fifth_of_the_runs_time(toy, tmp_path, capsys):
     simulated, finished, reported, planned = spent
     assert max(finished, reported, planned) < simulated / 5
     page = tmp_path / "toy" / "report.html"
-    assert page.stat().st_size < 100_000
+    assert page.stat().st_size < 2_000_000  # of which Bokeh's script is most
     assert "n = 250 seeds" in page.read_text()
