@@ -38,10 +38,10 @@ def kept_by_rank(right):
     """A node whose memory outlives a crash."""
     encoders = {}
 
-    def encoder(self, node, params=None):
+    def encoder(self, node):
         key = id(self), node.rank
         if key not in encoders:
-            encoders[key] = right(self, node, params)
+            encoders[key] = right(self, node)
         return encoders[key]
 
     return encoder
@@ -189,7 +189,9 @@ COMPRESSION = {
     ),
     "fragments are coded as models": (
         Replaced(
-            Compressing, "encoder", lambda right: lambda self, node, params=None: right(self, node)
+            Compressing,
+            "encoders",
+            lambda right: lambda self, node, parts: right(self, node, [sum(parts)] * len(parts)),
         ),
         partial(
             test_compression.test_messages_of_every_method_have_size_of_formula, "streaming_diloco"

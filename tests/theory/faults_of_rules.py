@@ -108,7 +108,7 @@ RULES = {
         Replaced(
             clipping.ClipNorm,
             "__call__",
-            lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0),
+            lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0).to(g),
         ),
         test_recipe.test_members_with_recipes_equal_single_runs,
     ),
