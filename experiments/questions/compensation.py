@@ -95,7 +95,7 @@ def _lower_error(table: pd.DataFrame) -> Answer:
         bar_of="ours",
         seen=seen,
         opponent=(asgd_lost, len(asgd)),
-        first_said="differs and agrees, by two criteria",
+        first_said="differs by one criterion, agrees by another",
         wants=0.2,
         why=why,
         beside=_on_the_grid(grid, usual_rate, floor) | _with_momentum(table),

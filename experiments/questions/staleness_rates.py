@@ -59,7 +59,7 @@ def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
         bar_of="ours",
         seen=seen,
         opponent=lost_of(rows, "accuracy", method="synchronous"),
-        first_said="differs and cannot tell here, by two criteria",
+        first_said="differs by one criterion, cannot tell by another",
         wants=wanted(number),
         beside={f"behind, {method}": other for method, other in behind.items()},
     )

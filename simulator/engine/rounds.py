@@ -140,7 +140,8 @@ class Rounds:
         self._env, self._workers = env, cluster.workers
         self._hops = Hops(cluster.network, cluster.workers, model_bytes)
         self._open: dict[Hashable, Round] = {}
-        self._sending, self._sent, self._bytes_sent = np.zeros(cluster.workers), 0, 0.0
+        self._sending, self._sent = np.zeros(cluster.workers), 0
+        self._bytes_sent = 0.0
         self._under_way = np.zeros(cluster.workers)
 
     @staticmethod
@@ -247,7 +248,8 @@ class Rounds:
             reached: the limit that has ended the run.
         """
         sent = delivered = self._sent
-        sending, bytes_sent = self._sending, self._bytes_sent
+        sending = self._sending
+        bytes_sent = self._bytes_sent
         # Limits on counts end the run within an instant; all others see the whole instant.
         whole = reached not in ("updates", "epochs", "gradients")
         for entered in self._open.values():

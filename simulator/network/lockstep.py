@@ -109,7 +109,8 @@ class LockStep:
         heapify(self._events)
         workers = len(under_way)
         self._numbers = self._joining = len(joins)
-        self.joined, self._delivered, self._bytes_sent = 0, 0, 0.0
+        self.joined, self._delivered = 0, 0
+        self._bytes_sent = 0.0
         self.ends: list[StepEvent] = []
         self._under_way: list[float] = under_way.tolist()
         self._busy: list[float] = busy.tolist()
@@ -252,7 +253,8 @@ def rotate(
     steps: 2 (P - 1) c for a ring of chunks. In that instant the node before `last` goes on first,
     then the one before that, and so on round to `last` itself.
     """
-    sending, bytes_sent = 0.0, 0.0
+    sending = 0.0
+    bytes_sent = 0.0
     for (step,) in steps:
         route = hops.route(step)
         seconds, latency = route.times[0]
@@ -275,7 +277,8 @@ def go_round(
     they have not begun together.
     """
     workers = len(joins)
-    ready, sending, bytes_sent = np.empty(workers), np.zeros(workers), 0.0
+    ready, sending = np.empty(workers), np.zeros(workers)
+    bytes_sent = 0.0
     for rank, time, _ in joins:
         ready[rank] = time
     first, last = ready.min(), ready.max()

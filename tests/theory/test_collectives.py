@@ -93,19 +93,18 @@ MODELS_SENT = {
 """What eight nodes send in a collective, all together, in models."""
 
 
-@pytest.mark.parametrize("network", ["lock step", "messages"])
+@pytest.mark.parametrize("wiring", ["pairs", "cards"])
 @pytest.mark.parametrize("name", FORMS)
-def test_bytes_follow_closed_form(name, network):
+def test_bytes_follow_closed_form(name, wiring):
     """The bytes of all messages up to an evaluation, also where rounds are computed at once."""
     form, models = MODELS_SENT[name]
-    wiring = "pairs" if network == "lock step" else "cards"
     # long gradients: no node begins a round before all have ended the one before
     cluster = Cluster(8, Constant(100.0), network=replace(CARDS, wiring=wiring))
     reduced = method("all_reduce", collective=name)
     evaluate = Evaluate(every_updates=1)
     run = simulate(cluster, reduced, Timing(), stop=Stop(updates=3), evaluate=evaluate)
     sent = run.metrics["bytes"] / TRANSFER - models * run.metrics["updates"]
-    equal(f"bytes of {name} in {network}: {form} N an update", 0.0, sent, source=FORMS[name][1])
+    equal(f"bytes of {name}, {wiring}: {form} N an update", 0.0, sent, source=FORMS[name][1])
 
 
 def test_slices_overlap_in_ring():
