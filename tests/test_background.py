@@ -18,6 +18,7 @@ from laggard.simulator import (
     KSync,
     Rule,
     Stop,
+    SyncPS,
     Timing,
     simulate,
 )
@@ -65,8 +66,17 @@ CASES = {
         {},
     ),
     "latecomers": (eight(), KSync(Rule(), wait_for=2), {}),
+    "all at once": (eight(), SyncPS(Rule()), {}),
     "little memory": (eight(), AsyncPS(Rule()), {"memory": 1500.0}),
 }
+
+
+def test_weights_of_gradients_needed_at_once_are_not_stacked():
+    """`gradients` takes the weights of a call as one tensor, `submit` each model's as it is."""
+    task = Watched(threads=2)
+    simulate(eight(), SyncPS(Rule()), task, stop=Stop(updates=3))
+    assert task.calls == [8, 8, 8]
+    assert task.waited == 0
 
 
 def outcome_of(case, task, **more):
