@@ -278,7 +278,7 @@ def utilisation(
     if any(load.exceeds_bandwidth for load in loads):
         spread += ", so that a bin may seem to hold more than 100 %"
     longest = max((load.omitted for load in loads), key=len)
-    panels.notes = [spread, f"{bins} bins", omission_note(longest, "cards of ")]
+    panels.notes = [spread, f"{bins} bins", omission_note(longest)]
     size = 8, 1.0 + sum(heights)
     with panels.figure(size, path, height_ratios=heights) as figure:
         for (axes, load), name in zip(panels, names, strict=False):
@@ -295,7 +295,7 @@ class Load(NamedTuple):
         edges: the edges of the bins (s).
         rates: a row for each direction of a trunk or card, a column per bin; in % or in bytes/s.
         is_share: whether rates are in % of the bandwidth.
-        omitted: the cards that are not in `rates`.
+        omitted: the trunks and cards that are not in `rates`.
     """
 
     edges: np.ndarray
@@ -305,7 +305,7 @@ class Load(NamedTuple):
 
     @property
     def exceeds_bandwidth(self) -> bool:
-        """Whether a bin holds more than a card carries, as messages are spread evenly."""
+        """Whether a bin holds more than its row carries, as messages are spread evenly."""
         return self.is_share and bool((self.rates > 100.5).any(axis=None))
 
 
@@ -349,9 +349,10 @@ def _loads(result: Result, bins: int) -> Load:
             f"{result.config.name}: no message with a size has crossed a network: no card was used"
         )
     cards = sorted({*messages["up"], *messages["down"]}, key=lambda rank: (rank >= 0, abs(rank)))
-    omitted = [_card(rank, network.host_size) for rank in cards[MAX_CARDS:]]
-    carriers = _trunks(messages, network, workers)
-    carriers += _cards(messages, network, cards[:MAX_CARDS])
+    trunks = _trunks(messages, network, workers)
+    omitted = [trunk.name for trunk in trunks[MAX_TRUNKS:]]
+    omitted += [f"card of {_card(rank, network.host_size)}" for rank in cards[MAX_CARDS:]]
+    carriers = trunks[:MAX_TRUNKS] + _cards(messages, network, cards[:MAX_CARDS])
     speeds = [carrier.bandwidth for carrier in carriers]
     is_share = network.changes is None and bool(np.isfinite(speeds).all())
     rates = {}
@@ -392,7 +393,7 @@ def _trunks(messages: pd.DataFrame, network: Network, workers: int) -> list[Carr
         name = f"trunk {_switch(switch)} to {_switch(to)}"
         carriers.append(Carrier(name, pd.concat(parts), bandwidth))
     carriers.sort(key=lambda trunk: trunk.messages["bytes"].sum() / trunk.bandwidth, reverse=True)
-    return carriers[:MAX_TRUNKS]
+    return carriers
 
 
 def _switch(switch: int | str) -> str:

@@ -314,6 +314,19 @@ def test_trunk_counts_bytes_between_groups(bench):
         assert carried.sum() == pytest.approx(there.loc[crossing, "bytes"].sum()) != 0
 
 
+def test_trunks_that_are_not_drawn_are_named(bench, monkeypatch):
+    run = bench(
+        LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {RACKS}") + "algorithm: sync_ps\n"
+    )
+    monkeypatch.setattr("laggard.experiments.figures.network.MAX_TRUNKS", 1)
+    monkeypatch.setattr("laggard.experiments.figures.network.MAX_CARDS", 4)
+    figure = figures.utilisation(run)
+    assert len(figure.axes[0].get_yticklabels()) == 1 + 2 * 4
+    note = " ".join(figure.get_supxlabel().split())
+    assert "not shown: trunk " in note
+    assert note.endswith(", card of worker 3")
+
+
 def test_message_is_spread_evenly_over_its_time(bench):
     run = bench("cluster: {workers: 1, network: {bandwidth: 1, message_bytes: 4}}\n"
                 "task: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")  # fmt: skip
