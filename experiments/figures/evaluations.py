@@ -11,7 +11,14 @@ from matplotlib.gridspec import GridSpec
 
 from laggard.experiments.figures.delays import draw_distributions, histogram
 from laggard.experiments.figures.facets import Facets, facets, refuse_panels
-from laggard.experiments.figures.lines import Label, Line, applied_gradients, measures_of, shorten
+from laggard.experiments.figures.lines import (
+    MIN_INTERVAL,
+    Label,
+    Line,
+    applied_gradients,
+    measures_of,
+    shorten,
+)
 from laggard.experiments.figures.style import (
     File,
     Runs,
@@ -27,7 +34,8 @@ CURVE_AXES = ("time", "updates", "samples", "epoch")
 HISTOGRAMS_IN_A_ROW = 4
 MAX_HISTOGRAMS = 8
 ROWS_OF_STALENESS = "right: shares of gradients, each row on its own scale; black line: mean"
-BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
+INTERVAL_BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
+RANGE_BANDS = f"line and band: mean and range of n seeds, where n is below {MIN_INTERVAL}"
 
 
 def comparison(
@@ -123,7 +131,8 @@ def learning(
     """Accuracy and losses of runs against one axis: time, updates, samples, epochs or bytes.
 
     Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
-    interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n). Lines, and a row of panels for each
+    interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n), or the range of fewer than five
+    seeds, whose interval would fill the panel. Lines, and a row of panels for each
     value of a second axis, are those of `facets`.
 
     Args:
@@ -228,8 +237,11 @@ def consensus(
 def notes(shown: Facets) -> list[str]:
     """Notes on bands, on the values that were chosen, and on lines that end early."""
     texts = []
-    if any(len(line.curves) > 1 for line in shown.lines):
-        texts.append(BANDS)
+    seeds = [len(line.curves) for line in shown.lines]
+    if max(seeds, default=0) >= MIN_INTERVAL:
+        texts.append(INTERVAL_BANDS)
+    if any(1 < number < MIN_INTERVAL for number in seeds):
+        texts.append(RANGE_BANDS)
     losses = _column(shown.lines, "test_loss", last=True)
     if not np.isfinite(losses).all():
         texts.append("a line ends where one of its seeds diverged")

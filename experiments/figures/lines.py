@@ -14,6 +14,10 @@ from laggard.experiments.results.statistics import half_width
 
 Label = Callable[[Result], str]
 LEARNT = ("test_accuracy", "test_loss", "train_loss")
+MIN_INTERVAL = 5
+"""Number of seeds from which a band is an interval: that of three seeds reaches 2.5 of their
+standard deviations up and down, and would leave its panel.
+"""
 
 
 class Line(NamedTuple):
@@ -65,13 +69,14 @@ class Line(NamedTuple):
     def band(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """The points of `points`, the mean of the curves, and the ends of its 95 % interval.
 
-        The ends stay where the measure can be: a share within 0 and 1, a loss above 0.
+        Of fewer than `MIN_INTERVAL` curves they are the least and the greatest value. The ends of
+        an interval stay where the measure can be: a share within 0 and 1, a loss above 0.
         """
         at, values = self.points(x, y)
         mean, n = values.mean(0), len(values)
-        half: Any = 0
-        if n > 1:
-            half = half_width(values.std(0, ddof=1), n)
+        if n < MIN_INTERVAL:
+            return at, mean, values.min(0), values.max(0)
+        half = half_width(values.std(0, ddof=1), n)
         low, high = mean - half, mean + half
         if y == "test_accuracy":
             low = np.clip(low, 0, 1)

@@ -98,8 +98,7 @@ def embed(charts: Sequence[Any]) -> Charts:
 
 
 def draw_curves(lines: Sequence[Line], shown: Sequence[int]) -> list[Any]:
-    """A chart for each measure that was learnt: a line per setting, its seeds' 95 % interval as a
-    band.
+    """A chart for each measure that was learnt, with a line and a band per setting.
 
     The line under the pointer lights up with its values. The page's script chooses lines by the
     filter `lines`, and the horizontal axis by the columns `x ...` and `y ...`.
@@ -139,7 +138,7 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
     data: dict[str, Any] = {"source": ColumnDataSource(columns), "view": CDSView(filter=chosen)}
     chart.patches("outline x time", "outline y time", name="band", **BAND_STYLE, **data)
     curves = chart.multi_line("x time", "y time", name="line", **LINE_STYLE, **data)
-    chart.y_range.renderers = [curves]  # an interval may be wider than all lines
+    chart.y_range.renderers = [curves]  # a band may be wider than all lines
     tooltips = [("", "@name"), (title, "$snap_y{0.[0000]}"), ("at", "$snap_x{0,0.[0000]}")]
     chart.add_tools(HoverTool(renderers=[curves], tooltips=tooltips, line_policy="nearest"))
     chart.xaxis.axis_label = AXIS_LABELS["time"]
@@ -151,7 +150,7 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
 
 
 def _columns_of_curves(lines: Sequence[Line], measure: str) -> dict[str, list[Any]]:
-    """A row per line: its look, and against each axis its mean and the outline of its interval."""
+    """A row per line: its look, and against each axis its mean and the outline of its band."""
     looks = line_looks(lines)
     columns: dict[str, list[Any]] = {
         "name": [line.title for line in lines],

@@ -139,15 +139,16 @@ def test_wide_bins_are_noted():
 
 
 def test_members_of_different_seeds_are_one_mean_line():
-    of = result(seeds=(0, 1, 2), learning__seed=[0, 1, 2])
+    of = result(seeds=range(5), learning__seed=list(range(5)))
     figure = figures.comparison([of])
     values = of.metrics.pivot(index="updates", columns="member", values="test_accuracy")
+    values = values.astype(float)
     axes = figure.axes[1]
-    np.testing.assert_allclose(drawn(axes)["stragglers (n = 3)"][:, 1], values.mean(axis=1))
+    np.testing.assert_allclose(drawn(axes)["stragglers (n = 5)"][:, 1], values.mean(axis=1))
     band = axes.collections[0].get_paths()[0].vertices
-    for at, row in values.astype(float).iterrows():
+    for at, row in values.iterrows():
         low, high = (
-            stats.t.interval(0.95, 2, row.mean(), stats.sem(row))
+            stats.t.interval(0.95, 4, row.mean(), stats.sem(row))
             if row.std()
             else (row.mean(),) * 2
         )
@@ -158,9 +159,21 @@ def test_members_of_different_seeds_are_one_mean_line():
     assert "95 % interval" in words(figure)
 
 
-def test_interval_of_two_losses_stays_above_zero():
-    of = result(seeds=(0, 1), learning__seed=[0, 1], accuracy=False)
-    of.metrics["test_loss"] = np.where(of.metrics["member"] == 0, 0.9, 0.1)  # 0.5 +- 5.1
+def test_band_of_few_seeds_is_their_range():
+    of = result(seeds=(0, 1, 2), learning__seed=[0, 1, 2])
+    figure = figures.comparison([of])
+    values = of.metrics.pivot(index="updates", columns="member", values="test_accuracy")
+    band = figure.axes[1].collections[0].get_paths()[0].vertices
+    for at, row in values.astype(float).iterrows():
+        drawn_there = band[np.isclose(band[:, 0], at), 1]
+        assert (drawn_there.min(), drawn_there.max()) == (row.min(), row.max())
+    assert "range of n seeds" in words(figure)
+    assert "95 % interval" not in words(figure)
+
+
+def test_interval_of_losses_stays_above_zero():
+    of = result(seeds=range(5), learning__seed=list(range(5)), accuracy=False)
+    of.metrics["test_loss"] = np.where(of.metrics["member"] == 0, 5.0, 0.1)  # 1.1 +- 2.7
     band = figures.comparison([of]).axes[0].collections[0].get_paths()[0].vertices
     assert (band[:, 1] > 0).all()
 
