@@ -56,10 +56,11 @@ def test_first_command_draws_the_picture(tmp_path):
 
 
 def test_readme_has_the_numbers_of_the_answers():
-    """The slope, and what the rate and the delay take, as the stored numbers have them."""
+    """The slopes, and what the rate and the delay take, as the stored numbers have them."""
     said = " ".join(README.read_text().split())
-    slope = QUESTIONS["delay-rate"].decide(read_numbers("delay-rate"))[0].number
-    assert f"slope is {interval_text(slope.mean)}" in said
+    sgd, adam = QUESTIONS["delay-rate"].decide(read_numbers("delay-rate"))
+    assert f"{interval_text(sgd.number.mean)} for SGD with momentum" in said
+    assert f"{interval_text(adam.number.mean)} for Adam" in said
     cause = QUESTIONS["delay-cause"].decide(read_numbers("delay-cause"))[0]
     total = cause.unit.split()[1]
     assert f"costs SGD with momentum {total} points" in said
