@@ -192,9 +192,9 @@ def _size_in(arguments: Any) -> float | None:
 def _steps(path: Path, tensors: Mapping[str, Sequence[Occurrence]]) -> list[list[Occurrence]]:
     """The reductions of each whole step: the k-th of each tensor."""
     counts = Counter(map(len, tensors.values()))
-    most = max(counts, key=lambda number: (counts[number], number))
-    # A file that was cut off lacks the last sums of some tensors.
-    regular = {name: seen for name, seen in tensors.items() if len(seen) in (most - 1, most)}
+    # A file that was cut off lacks the last sums of some tensors, be they few or most of them.
+    last = max(counts, key=lambda number: (counts[number] + counts[number - 1], counts[number]))
+    regular = {name: seen for name, seen in tensors.items() if len(seen) in (last - 1, last)}
     others = sorted(set(tensors) - set(regular))
     if others:
         problem = f"{len(others)} tensors are not summed in each step, and left out: {others[0]}"

@@ -2,6 +2,7 @@
 
 import json
 import random
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -115,6 +116,21 @@ def test_tensor_outside_of_steps_is_reported(tmp_path):
     with pytest.warns(UserWarning, match="not summed in each step, and left out: metric"):
         read = read_timeline(path)
     assert len(read.steps) == SECONDS.size
+
+
+@pytest.mark.parametrize("summed", [1, 2, 3, 4])
+def test_timeline_that_ends_within_a_step_lacks_that_step_alone(tmp_path, summed):
+    layers = {f"layer {number}": [8, 64] for number in range(5)}
+    events = timeline(layers=layers, fused=False)
+    ends = [place for place, item in enumerate(events) if item["ph"] == "E" and "args" in item]
+    cut = events[: ends[summed - 1 - len(layers)] + 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*repaired")
+        read = read_timeline(write(tmp_path / "t.json", cut))
+    table = read.steps.pivot(index="worker", columns="step", values="seconds")
+    np.testing.assert_allclose(table.to_numpy(), SECONDS[:, :2], rtol=1e-9)
+    assert read.step_bytes == 5 * 4 * 8 * 64
 
 
 def without_rank(events):
