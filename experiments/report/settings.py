@@ -115,8 +115,7 @@ def _setting_rows(table: Table, is_best: bool) -> list[Row]:
         estimates = [table.cells[setting, (), value] for value in table.values]
         texts = line[len(table.rows) :]
         numbers = [estimate.value for estimate in estimates]
-        is_share = MEASURES[table.values[0]].unit == "%"
-        low, high = interval(estimates[0], is_share)
+        low, high = interval(estimates[0], MEASURES[table.values[0]].is_share)
         cells = list(zip(texts, numbers, strict=True))
         texts = line[: len(table.rows)]
         group = texts[column] if texts else ""

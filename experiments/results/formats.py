@@ -78,20 +78,25 @@ def format_cell(name: str, value: Any, missing: str = "-") -> str:
 
 
 def format_estimate(
-    estimate: Estimate, scale: float = 1.0, unit: str = "", show_n: bool = True
+    estimate: Estimate,
+    scale: float = 1.0,
+    unit: str = "",
+    show_n: bool = True,
+    is_share: bool = False,
 ) -> str:
     """An estimate in a table, its value times `scale`.
 
     Args:
         show_n: whether to print n; a note does where it is the same in all cells.
+        is_share: whether it is at most 1, as in `statistics.interval`.
 
     Example:
-        >>> format_estimate(Estimate(0.9836, 0.0012, "mean", 5, None, 0), 100, "%")
+        >>> format_estimate(Estimate(0.9836, 0.0012, "mean", 5, None, 0), 100, "%", is_share=True)
         '98.36 ± 0.12 % (n = 5)'
         >>> format_estimate(Estimate(7.5, float("nan"), "more", 5, 1, 2), 1, "s")
         '> 7.5 s (1 of 5, 2 diverged)'
-        >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", show_n=False)
-        '96 (62 to 100) %'
+        >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", is_share=True)
+        '96 (62 to 100) % (n = 3)'
     """
     counts = _format_counts(estimate, show_n)
     if estimate.kind == "none":
@@ -100,7 +105,7 @@ def format_estimate(
         return f"never{counts}"
     value, half = estimate.value * scale, estimate.half * scale
     text = _format_number(value, half)
-    low, high = interval(estimate, is_share=unit == "%")
+    low, high = interval(estimate, is_share)
     moved = abs(low - estimate.value + estimate.half)
     if estimate.kind == "difference":
         sign = "+" if value > 0 else ""  # a negative number brings its own

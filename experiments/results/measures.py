@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 
 
 class Measure(NamedTuple):
-    """A number of a member: its column, its scale and unit in tables, and its title."""
+    """A number of a member: its column, its scale and unit in tables, and its title.
+
+    Attributes:
+        is_share: whether it is at most 1, by definition.
+    """
 
     column: str
     scale: float
     unit: str
     title: str
+    is_share: bool = False
 
 
 MEASURES = {
-    "accuracy": Measure("test_accuracy", 100, "%", "test accuracy"),
+    "accuracy": Measure("test_accuracy", 100, "%", "test accuracy", is_share=True),
     "loss": Measure("test_loss", 1, "", "test loss"),
     "train_loss": Measure("train_loss", 1, "", "training loss"),
     "consensus": Measure("consensus", 1, "", "consensus distance"),
@@ -44,7 +49,7 @@ MEASURES = {
     "efficiency": Measure("time", 100, "%", "efficiency"),
     "staleness": Measure("staleness", 1, "", "mean staleness"),
     "max_staleness": Measure("staleness", 1, "", "max staleness"),
-    "waiting": Measure("waiting", 100, "%", "waiting"),
+    "waiting": Measure("waiting", 100, "%", "waiting", is_share=True),
     "up": Measure("down", 1, "", "workers up"),
     "goodput": Measure("samples", 100, "%", "goodput"),
 }
@@ -53,7 +58,8 @@ MEASURES = {
 `bytes` are those of all messages of all nodes, and `cost_to` is P times `time_to`. With T(P) the
 `time_to` of P workers, and P' the fewest that were swept, `speedup` is T(P') / T(P) and
 `efficiency` P' / P times that, at the same seed. `up` is the mean number of workers that are not
-down; `goodput` the mini-batches that were applied, over those that all P workers had time for.
+down; `goodput` the mini-batches that were applied, over those that all P workers had time for,
+each in the mean of the law. An `efficiency` and a `goodput` may exceed 1.
 """
 CURVES = {
     "test_accuracy": "test accuracy (%)",

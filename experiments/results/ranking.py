@@ -106,7 +106,7 @@ def _advice(results: Results, table: Table, rows: Sequence[Setting], value: str)
         return advice
     if first.n == 1:
         advice.append("one seed cannot tell a difference from chance: sweep seeds, as `seeds: 3`")
-    elif _overlap(first, table.cells[rival, (), value], MEASURES[value].unit == "%"):
+    elif _overlap(first, table.cells[rival, (), value], MEASURES[value].is_share):
         problem = f"{_row_text(table, rows[0])} and {_row_text(table, rival)}"
         advice.append(f"{problem}: their intervals overlap; more seeds would tell them apart")
     return advice

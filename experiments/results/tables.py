@@ -76,7 +76,7 @@ class Table:
             record = dict(zip((*self.rows, *self.columns), (*row, *column), strict=True))
             record["measure"] = value
             record["value"] = estimate.value
-            record["low"], record["high"] = interval(estimate, MEASURES[value].unit == "%")
+            record["low"], record["high"] = interval(estimate, MEASURES[value].is_share)
             records.append({**record, **estimate._asdict()})
         return pd.DataFrame(records)
 
@@ -103,7 +103,9 @@ class Table:
                 if (row, column, value) in self.cells:
                     estimate = self.cells[row, column, value]
                     measure = MEASURES[value]
-                    cell = format_estimate(estimate, measure.scale, measure.unit, show_n)
+                    cell = format_estimate(
+                        estimate, measure.scale, measure.unit, show_n, measure.is_share
+                    )
                 line.append(cell)
             lines.append(line)
         return lines

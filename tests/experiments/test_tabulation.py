@@ -337,6 +337,27 @@ def test_goodput_divides_by_possible_mini_batches(tmp_path):
     assert (goodput, up) == (pytest.approx(0.75), pytest.approx(3.0))
 
 
+def test_interval_of_a_ratio_may_lie_above_one(tmp_path):
+    """Workers that are twice as fast as the law says apply twice the mini-batches, but for noise."""
+    path = tmp_path / "fast.yaml"
+    path.write_text(
+        "algorithm: async_ps\n"
+        "cluster:\n"
+        "  workers: 2\n"
+        "  compute: {law: gamma, mean: 1.0, cv: 0.5}\n"
+        "  slowdowns: [{workers: [0, 1], factor: 0.5}]\n"
+        "task: {model: timing}\n"
+        "stop: {time: 40}\n"
+        "sweep: {seeds: 4}\n"
+    )
+    made = table(sweep(load(path), tmp_path, jobs=1), values=["goodput", "waiting"])
+    goodput, waiting = made.records.to_dict("records")
+    assert goodput["value"] > 1.5
+    ends = goodput["value"] - goodput["half"], goodput["value"] + goodput["half"]
+    assert (goodput["low"], goodput["high"]) == pytest.approx(ends, rel=0.01)
+    assert waiting["high"] <= 1
+
+
 def test_speedup_needs_several_numbers_of_workers(toy, tmp_path):
     results = sweep(load(toy("sweep: {seeds: 2}")), tmp_path, jobs=1)
     with pytest.raises(
