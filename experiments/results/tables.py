@@ -1,5 +1,6 @@
 """A paper's table: settings as rows and columns, estimates over seeds in the cells."""
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -224,7 +225,8 @@ def table(
             estimate = _estimate(members, value, bool(reference))
             if setting in widths:
                 other = _estimate(widths[setting], value, bool(reference))
-                estimate = estimate._replace(half=float(np.fmax(estimate.half, other.half)))
+                if math.isfinite(estimate.half):  # a median or a bound has no interval
+                    estimate = estimate._replace(half=float(np.fmax(estimate.half, other.half)))
             row, column = setting[: len(down)], setting[len(down) :]
             cells[row, column, value] = estimate
     titles = _titles(results, values, target)

@@ -206,6 +206,19 @@ def test_choice_that_depends_on_a_seed_is_noted(results, monkeypatch):
     assert cell.half == pytest.approx(stats.t.ppf(0.975, 3) * np.std([0.75] * 3 + [1], ddof=1) / 2)
 
 
+def test_median_of_seeds_that_others_chose_for_has_no_interval(results, monkeypatch):
+    """Seed 3 alone makes 0.5 the best, and misses the target at 0.1, which the others chose."""
+    times = {(0.1, 3): math.nan, 0.1: 1.0, (0.5, 3): 1.0, 0.5: 2.0, 0.002: 9.0}
+    scored(monkeypatch, results, times)
+    chosen = best(results, "learning.lr", by="time")
+    assert set(chosen.table["learning.lr"]) == {0.5}
+    made = table(results, values=["time_to"], chosen=chosen)
+    for cell in made.cells.values():
+        assert (cell.kind, cell.value, cell.n, cell.reached) == ("median", 2.0, 4, 3)
+        assert math.isnan(cell.half)
+    assert "median 2 s (3 of 4)" in FORMATS["text"](made)
+
+
 def test_single_seed_that_chooses_is_noted(results):
     notes = best(results.where(seed=1), "learning.lr").notes
     assert any("the only seed chooses and reports" in note for note in notes)
