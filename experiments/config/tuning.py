@@ -10,10 +10,11 @@ run again with its own seeds. No seed reports a setting that it helped to choose
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys, printable_labels, runs
 from laggard.experiments.config.parts import TunePart
 
 SEED_AXES = ("seeds", "seed", "learning.seed")
@@ -79,8 +80,8 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
     """The runs of the config's own seeds at the chosen settings.
 
     Args:
-        chosen: settings of the keys of `tune.over` and of the other swept keys but the seeds; a
-            key that a setting lacks is None.
+        chosen: settings of the keys of `tune.over` and of the other swept keys but the seeds, as
+            tables show them; a key that a setting lacks is None.
 
     Raises:
         ConfigError: a key of `tune.over` is not an axis of its own.
@@ -89,13 +90,15 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
     settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for choice in chosen:
         value = tuple(choice[key] for key in over)
-        settings = {key: of for key, of in choice.items() if of is not None}
+        settings = {key: of for key, of in choice.items() if of is not None or key in over}
         settings_at.setdefault(value, []).append(settings)
     found = []
     for values, wanted in settings_at.items():
         sweep: Mapping[str, Any] = config.sweep
         for key, value in zip(over, values, strict=True):
-            sweep = _fix_axis(sweep, key, value)
+            # None may be a value of the axis, or a variant without it: `_members_at` finds both
+            if value is not None:
+                sweep = _fix_axis(sweep, key, value)
         for spec in runs(fill_swept_keys({**config.explicit(), "sweep": sweep})):
             members = _members_at(spec, wanted)
             if members:
@@ -168,21 +171,31 @@ def _grids_of_variants(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _fix_axis(sweep: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """`sweep` with the one value of the axis `key`, without the variants whose grids lack it."""
+    """`sweep` with the one value of the axis `key` that tables show as `value`, without the
+    variants whose grids lack it.
+    """
     fixed = dict(sweep)
     if isinstance(sweep.get(key), list):
-        fixed[key] = [value]
+        # a text with a unit is shown as a number, which means the same
+        fixed[key] = [listed for listed in sweep[key] if _is_shown_as(listed, value)] or [value]
         return fixed
     for name, variants in sweep.items():
         if not isinstance(variants, Mapping) or name in ("zip", "search"):
             continue
         kept = {}
         for variant, settings in variants.items():
-            if value in _values_of(settings.get("sweep", {}), key):
+            listed_values = _values_of(settings.get("sweep", {}), key)
+            if any(_is_shown_as(listed, value) for listed in listed_values):
                 kept[variant] = {**settings, "sweep": _fix_axis(settings["sweep"], key, value)}
         if kept:
             fixed[name] = kept
     return fixed
+
+
+def _is_shown_as(value: Any, shown: Any) -> bool:
+    """Whether tables show a value of the sweep as `shown`: a list as text, 1 perhaps as 1.0."""
+    (label,) = printable_labels({"": axis_label(value)}).values()
+    return bool(_as_number(label) == _as_number(shown))
 
 
 def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
@@ -197,7 +210,7 @@ def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[i
 
 def _agrees(own: Mapping[str, Any], setting: Mapping[str, Any]) -> bool:
     """Whether a member is at a setting; the name of a variant may have been read as a number."""
-    return all(key in own and _as_number(own[key]) == _as_number(setting[key]) for key in setting)
+    return all(_as_number(own.get(key)) == _as_number(setting[key]) for key in setting)
 
 
 def _as_number(value: Any) -> Any:

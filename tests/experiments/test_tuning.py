@@ -121,6 +121,66 @@ def test_missing_settings_are_left_out_of_a_choice():
     assert chosen_settings(table) == [{"a": "x", "lr": 0.1}, {"a": None, "lr": 0.2}]
 
 
+VARIANTS = """\
+  method:
+    some: {{algorithm: k_async, sweep: {{{key}: [{values}]}}}}
+    all: {{algorithm: async_ps}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "axis", "chosen", "expected"),
+    [
+        # a list, which tables show as text
+        (
+            "task.curvature",
+            "  task.curvature: [[1.0, 2.0], [1.0, 3.0]]\n",
+            [{"task.curvature": "[1.0, 3.0]"}],
+            [("async_ps", [1.0, 3.0])],
+        ),
+        # a whole number, which is none in the column of a key that some variants lack
+        (
+            "algorithm.wait_for",
+            VARIANTS.format(key="algorithm.wait_for", values="1, 2"),
+            [
+                {"method": "some", "algorithm.wait_for": 2.0},
+                {"method": "all", "algorithm.wait_for": None},
+            ],
+            [("k_async", 2), ("async_ps", None)],
+        ),
+        # no value of one variant, and no axis of the other
+        (
+            "cluster.network.message_bytes",
+            VARIANTS.format(key="cluster.network.message_bytes", values="null, 1.0"),
+            [
+                {"method": "some", "cluster.network.message_bytes": None},
+                {"method": "all", "cluster.network.message_bytes": None},
+            ],
+            [("k_async", None), ("async_ps", None)],
+        ),
+    ],
+    ids=["list", "whole number", "null"],
+)
+def test_chosen_values_are_those_of_the_sweep(study, key, axis, chosen, expected):
+    """Tables show values in other forms, and may have one of two types in a column."""
+    text = (
+        "cluster: {workers: 2}\n"
+        "task: {model: quadratic}\n"
+        f"tune: {{over: {key}, seeds: [7], by: loss}}\n"
+        f"sweep:\n{axis}  seeds: 1\n"
+    )
+    found = []
+    for run in reporting_runs(load(study(text)), chosen):
+        assert run.members == (0,)
+        config = run.spec.config
+        part, _, name = key.rpartition(".")
+        owner = config
+        for place in part.split("."):
+            owner = getattr(owner, place)
+        found.append((config.algorithm.name, getattr(owner, name, None)))
+    assert found == expected
+
+
 SCALES = "scales:\n  small: {stop.updates: 2, sweep.seeds: 1, learning.lr: 0.5}\n"
 
 
