@@ -17,6 +17,7 @@ from laggard.experiments.config.axes import (
     Axis,
     Option,
     axes,
+    axis_label,
     count_models,
     read_sweep,
 )
@@ -240,13 +241,32 @@ def _run(
         except ConfigError as error:
             raise error.relocate(key=_place(error.key, outer)) from None
         cache[checked] = True
+    return RunSpec(run, _labels_of(run, outer))
+
+
+def label_settings(
+    config: Config, settings: Mapping[str, Any], cache: dict[Any, Any]
+) -> dict[str, Any]:
+    """The labels of a run of `config` at these settings of swept keys.
+
+    Args:
+        cache: as in `parse`.
+    """
+    labels = {key: axis_label(value) for key, value in settings.items()}
+    option = Option(labels, "sweep", settings)
+    run, _ = _parse_options(config.explicit(), [option], cache)
+    return _labels_of(run, [option])
+
+
+def _labels_of(run: Config, options: Sequence[Option]) -> dict[str, Any]:
+    """The labels of a run at some options."""
     labels: dict[str, Any] = {}
-    for option in outer:
+    for option in options:
         labels |= option.labels
         for key, value in option.settings.items():
             if isinstance(value, str) and key in option.labels:
                 labels[key] = _number_at(run, key, default=labels[key])
-    return RunSpec(run, printable_labels(labels))
+    return printable_labels(labels)
 
 
 def _number_at(config: Config, key: str, default: Any) -> Any:

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import RunSpec, printable_labels, runs
+from laggard.experiments.config.grid import RunSpec, label_settings, runs
 from laggard.experiments.config.rungs import PLACE, Halving, halving_of, rung_of
 from laggard.experiments.config.search import COMPARED, numbered_draws
 from laggard.experiments.results.results import Results
@@ -55,11 +54,13 @@ def halve(config: Config, simulate: Callable[[Config], Results]) -> Iterator[Run
     if halving is None:
         raise ConfigError(PLACE, "expected rungs, as {key: stop.epochs, from: 1, to: 27}")
     draws = numbered_draws(config.sweep["search"], "sweep.search")
+    cache: dict[Any, Any] = {}
+    labels = {number: label_settings(config, draw, cache) for number, draw in draws.items()}
     left = list(draws)
     survivors = [*halving.settings[1:], 1]
     for number, budget in enumerate(halving.budgets):
         results = simulate(rung_of(config, halving, number, left))
-        scores = _scores(results, {draw: draws[draw] for draw in left}, halving.by)
+        scores = _scores(results, {draw: labels[draw] for draw in left}, halving.by)
         ranked = sorted(scores, key=lambda draw: (-scores[draw], draw))
         left = ranked[: survivors[number]]
         gradients = 0
@@ -69,9 +70,13 @@ def halve(config: Config, simulate: Callable[[Config], Results]) -> Iterator[Run
         yield Rung(budget, results, scores, left, gradients)
 
 
-def _scores(results: Results, draws: Mapping[int, Mapping[str, Any]], by: str) -> dict[int, float]:
-    """The score of each draw: the mean of its members at the end, greater is better."""
-    keys = list(next(iter(draws.values())))
+def _scores(results: Results, labels: Mapping[int, Mapping[str, Any]], by: str) -> dict[int, float]:
+    """The score of each draw: the mean of its members at the end, greater is better.
+
+    Args:
+        labels: of each draw, as a run at its settings has them.
+    """
+    keys = list(next(iter(labels.values())))
     worst = -np.inf
     if by == "test_accuracy":
         worst = 0.0
@@ -89,11 +94,7 @@ def _scores(results: Results, draws: Mapping[int, Mapping[str, Any]], by: str) -
             if not np.isfinite(score):
                 score = worst
             scores.setdefault(tuple(settings[key] for key in keys), []).append(score)
-    means = {}
-    for number, draw in draws.items():
-        labels = printable_labels({key: axis_label(value) for key, value in draw.items()})
-        means[number] = fmean(scores[tuple(labels.values())])
-    return means
+    return {number: fmean(scores[tuple(own.values())]) for number, own in labels.items()}
 
 
 def expected_gradients(config: Config, halving: Halving) -> list[float]:

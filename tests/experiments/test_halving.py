@@ -76,6 +76,29 @@ def test_settings_of_several_runs_go_on_together(toy, tmp_path):
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")} == stamps
 
 
+def test_drawn_texts_with_a_unit_are_scored_as_numbers(toy, tmp_path):
+    """Tables show their numbers; each draw has the loss of its own bandwidth and rate."""
+    choice = "cluster.network.bandwidth: {choice: [100 byte/s, 1 Gbit/s]}"
+    budgets = "{key: stop.time, from: 2, to: 4, factor: 2, by: test_loss}"
+    path = toy(f"sweep: {{search: {{{choice}, {RATES}, runs: 6, halving: {budgets}}}}}")
+    rungs = halved(path, tmp_path)
+    draws = numbered_draws(load(path).sweep["search"], "sweep.search")
+    assert {draw["cluster.network.bandwidth"] for draw in draws.values()} == {
+        "100 byte/s",
+        "1 Gbit/s",
+    }
+    of = {}
+    for result in rungs[0].results:
+        final = result.metrics.groupby("learning.lr")["test_loss"].last()
+        bandwidth = result.setting("cluster.network.bandwidth")
+        of |= {(bandwidth, rate): loss for rate, loss in final.items()}
+    numbers = {"100 byte/s": 100.0, "1 Gbit/s": 1.25e8}
+    for number, score in rungs[0].scores.items():
+        draw = draws[number]
+        place = numbers[draw["cluster.network.bandwidth"]], draw["learning.lr"]
+        assert score == -of[place]
+
+
 def test_cost_of_rungs_follows_settings_and_budgets(toy, tmp_path):
     """With one synchronous worker an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x
     36.
