@@ -15,6 +15,8 @@ from laggard.experiments.results.selection import Best, best
 MAX_COLOURS, MAX_PANELS, MAX_DASHES = 40, 12, 4
 MAX_COLOURS_WITH_DASHES = 8
 """Colours up to which a reader can tell dashes of one colour apart as well."""
+MAX_LINES_WITH_RATES = 8
+"""Lines of a panel up to which the learning rate has dashes: beyond, their bands hide each other."""
 MAX_NOTE = 600
 """Characters of the chosen values below a figure."""
 NAME = "name"
@@ -78,7 +80,8 @@ def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool 
 
     The first axis of names, such as the method, has the colours; without one it is the first axis.
     The next has panels. The next has dashes if it has at most four values and there are at most
-    eight colours. The learning rate never has panels.
+    eight colours. The learning rate never has panels, and dashes only where a panel then has at
+    most eight lines.
     All other axes are drawn at their best value for each line, chosen as in `ranking.rank`.
 
     Args:
@@ -205,10 +208,17 @@ def _places(axes: Sequence[FacetAxis]) -> FacetPlaces:
         _check_place(panels, MAX_PANELS, "panels")
     dashes = None
     rest = [*others, *rates]
-    few_colours = len(colours.values) <= MAX_COLOURS_WITH_DASHES
-    if rest and len(rest[0].values) <= MAX_DASHES and few_colours:
+    if rest and _may_have_dashes(rest[0], len(colours.values)):
         dashes = rest.pop(0)
     return FacetPlaces(colours, panels, dashes, rest)
+
+
+def _may_have_dashes(axis: FacetAxis, colours: int) -> bool:
+    """Whether a reader can tell the values of `axis` apart by dashes, beside that many colours."""
+    count = len(axis.values)
+    if axis.key == LR and colours * count > MAX_LINES_WITH_RATES:
+        return False
+    return count <= MAX_DASHES and colours <= MAX_COLOURS_WITH_DASHES
 
 
 def _check_place(axis: FacetAxis, limit: int, place: str) -> None:

@@ -116,6 +116,13 @@ def test_method_by_rates_is_drawn_at_the_best(tmp_path):
         assert line.curves[0]["test_loss"].iloc[-1] == ends[line.name].min()
 
 
+@pytest.mark.parametrize(("rates", "lines"), [([0.01, 0.05], 6), ([0.01, 0.05, 0.3], 3)])
+def test_rates_have_dashes_only_in_few_lines(tmp_path, rates, lines):
+    shown = facets(swept(tmp_path, f"{METHODS}  learning.lr: {rates}\n"))
+    assert len(shown.lines) == lines
+    assert ("at its best" in shown.title) == (lines == 3)
+
+
 def test_dependent_keys_need_no_panels(tmp_path):
     axes = "  zip: {cluster.workers: [2, 3], learning.lr: [0.1, 0.15]}\n"
     names = [line.name for line in facets(swept(tmp_path, axes)).lines]
