@@ -99,8 +99,8 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
     return result
 
 
-def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
-    """The shape of the labels that a module predicts for one input: `()` or `(positions,)`.
+def output_shape(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
+    """The shape of a module's output for one input: `(logits,)` or `(positions, logits)`.
 
     Raises:
         ValueError: it has no logit for each class, or is not a function of its parameters and its
@@ -114,7 +114,7 @@ def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tupl
             f"{type(module).__name__}: expected {classes} logits, a number for each class, "
             f"got {got}"
         )
-    return tuple(output.shape[1:-1])
+    return tuple(output.shape[1:])
 
 
 def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -> Description:
@@ -133,7 +133,7 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
     check_parameters(module)
     remove_statistics(module)
     replace_dropout(module)
-    labels = labels_of(module, shape, classes)
+    labels = output_shape(module, shape, classes)[:-1]
     least = 2 if batch_norms(module) else 1
     return Description(layers(module, shape, batch=1), labels, unfoldable(module), least)
 

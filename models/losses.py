@@ -180,6 +180,27 @@ class BinaryLoss(Objective):
         return (self.predict(outputs) == labels).all(dim=-1)
 
 
+def check_scalar(name: str, loss: "Loss", outputs: "Tensor", labels: "Tensor") -> None:
+    """Refuse a loss that is no scalar, or has no gradient, at some outputs and labels.
+
+    Raises:
+        ValueError: it is.
+    """
+    from torch import Tensor, enable_grad
+
+    with enable_grad():
+        value = loss(outputs.requires_grad_(), labels)
+    expected = "expected the mean loss of a mini-batch, a scalar tensor"
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name}: {expected}, got {type(value).__name__}")
+    if value.dim() > 0:
+        got = f"got shape {tuple(value.shape)} for {len(labels)} samples"
+        raise ValueError(f"{name}: {expected}, {got}: take the mean")
+    if not value.requires_grad:
+        remedy = "compute it from the outputs, without detach, item or numpy"
+        raise ValueError(f"{name}: {expected} with a gradient, got one without: {remedy}")
+
+
 def squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
     """Half the mean squared distance of outputs `(batch, classes)` from labels' unit vectors."""
     import torch

@@ -15,12 +15,13 @@ from laggard.models.backends.choice import choose
 from laggard.models.backends.threads import Threads
 from laggard.models.data import Dataset, LabelKind
 from laggard.models.flat import flatten
-from laggard.models.layers import Layer, check_labels, check_parameters, labels_of, layers
+from laggard.models.layers import Layer, check_labels, check_parameters, layers, output_shape
 from laggard.models.losses import (
     LOSS_OF_LABELS,
     OBJECTIVES,
     FunctionLoss,
     Objective,
+    check_scalar,
     penalty,
     penalty_curvature,
     penalty_gradient,
@@ -78,10 +79,11 @@ class Supervised:
 
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a
-            loss for other labels, or another number of classes; a module that draws random numbers
-            or changes buffers, or whose logits do not match the labels; a mini-batch of one sample
-            under batch normalisation; augmentation of inputs other than images; an unavailable
-            device; an unknown backend, or one that does not support the module.
+            loss for other labels, or another number of classes, or that is no scalar; a module
+            that draws random numbers or changes buffers, or whose logits do not match the labels;
+            a mini-batch of one sample under batch normalisation; augmentation of inputs other than
+            images; an unavailable device; an unknown backend, or one that does not support the
+            module.
     """
 
     def __init__(
@@ -122,7 +124,12 @@ class Supervised:
         module = self._module(seed=0)
         check_parameters(module)
         outputs = self._objective.outputs(dataset.classes)
-        check_labels(labels_of(module, dataset.shape, outputs), dataset.labels)
+        output = output_shape(module, dataset.shape, outputs)
+        check_labels(output[:-1], dataset.labels)
+        labels = self._data.train_y[:2]
+        zeros = torch.zeros(len(labels), *output, device=self.device, dtype=dtype)
+        loss_name = getattr(loss, "__name__", type(loss).__name__)
+        check_scalar(loss_name, self._loss, zeros, labels)
         module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
         backend_for = partial(

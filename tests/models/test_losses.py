@@ -206,6 +206,22 @@ def test_loss_for_other_labels_is_refused(data, loss, expected):
         linear(data, loss)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (lambda each: each, r"got shape \(2,\) for 2 samples: take the mean"),
+        (lambda each: each.mean().item(), "a scalar tensor, got float"),
+        (lambda each: each.mean().detach(), "with a gradient, got one without"),
+    ],
+)
+def test_custom_loss_must_be_scalar_with_gradient(value, expected):
+    def distance(outputs, targets):
+        return value((outputs[:, 0] - targets).abs())
+
+    with pytest.raises(ValueError, match=rf"^distance: expected the mean loss .*{expected}"):
+        linear(FOUR, distance)
+
+
 @pytest.mark.parametrize("data", [NUMBERS, SETS])
 def test_partition_by_label_refuses_numbers_and_sets(data):
     with pytest.raises(ValueError, match=r"partition: expected .*disjoint"):
