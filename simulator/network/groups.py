@@ -118,9 +118,10 @@ class Groups(Settings):
         switches: set[Switch] = set(range(groups))
         pairs: set[frozenset[Switch]] = set()
         for key, switch, to, trunk in self.joined():
-            for end in (switch, to):
+            ends = {key: switch, f"{key.partition('.switches')[0]}.to": to}
+            for end_key, end in ends.items():
                 if not isinstance(end, str) and not 0 <= end < groups:
-                    raise _error(key, f"groups below {groups}, or names of switches", end)
+                    raise _error(end_key, f"groups below {groups}, or names of switches", end)
             pair = frozenset((switch, to))
             if switch == to or pair in pairs:
                 raise _error(key, "two switches, and one trunk between them", [switch, to])
