@@ -139,6 +139,9 @@ def _hint(name: str, sections: Sequence[str]) -> str:
     keys = places(Config).get(name.rpartition(".")[2], {})
     if keys:
         return f"it is a key, {' or '.join(list(keys)[:MAX_PLACES])}: `laggard schema` describes it"
+    for mapping, mapped in MAPPINGS.items():
+        if any(name in _choices(part) for part in mapped):
+            return f"see `laggard list {mapping}`"
     is_term = " " in name or "_" in name  # a term of the field, such as direct all-reduce
     known = [*sections, *(entry for choice in SECTIONS.values() for entry in choice.parts)]
     spelling = suggest(name, known)
@@ -152,6 +155,14 @@ def _hint(name: str, sections: Sequence[str]) -> str:
     if spelling:
         return spelling
     return f"expected one of {', '.join(sections)}, or a name that `laggard list` shows"
+
+
+def _choices(part: type[Part]) -> set[Any]:
+    """The words that keys of a mapping may have as values."""
+    words: set[Any] = set()
+    for field in part.model_fields.values():
+        words |= set(_literal_values(field.annotation))
+    return words
 
 
 def _example_lines() -> Iterator[str]:
