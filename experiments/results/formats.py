@@ -35,6 +35,14 @@ def format_setting(value: Any) -> str:
     return str(value)
 
 
+def format_named_setting(key: str, value: Any) -> str:
+    """A setting in a sentence: a text alone, as `async`; else with its key, as `patience = 3`."""
+    text = format_setting(value)
+    if isinstance(value, str):
+        return text
+    return f"{key.rpartition('.')[2]} = {text}"
+
+
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     """A number with its unit and a prefix: 125 MB/s; inf is `unlimited`.
 

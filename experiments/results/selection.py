@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.results.formats import format_setting
+from laggard.experiments.results.formats import format_named_setting, format_setting
 from laggard.experiments.results.measures import groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results
@@ -294,8 +294,10 @@ def _group_choices(
     choices: dict[str, list[str]] = {}
     for row in rows:
         chosen = _setting_text({key: row[key] for key in keys})
-        settings = [format_setting(row[key]) for key in others]
-        present = [setting for setting in settings if setting != "-"]
+        present = []
+        for key in others:
+            if format_setting(row[key]) != "-":
+                present.append(format_named_setting(key, row[key]))
         choices.setdefault(chosen, []).append(", ".join(present) or "all")
     return {chosen: "; ".join(settings) for chosen, settings in choices.items()}
 

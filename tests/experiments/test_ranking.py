@@ -88,6 +88,16 @@ def test_overlapping_rivals_are_named(toy, tmp_path):
     assert [note for note in notes if "their intervals overlap" in note]
 
 
+def test_notes_name_the_key_of_a_number(toy, tmp_path):
+    """`0 and 1e-09: their intervals overlap` would not say of what."""
+    axes = "cluster.apply_seconds: [0, 1.0e-9], learning.lr: [0.01, 0.05], seed: [0, 1, 2]"
+    notes = rank(swept(toy, tmp_path, axes)).notes
+    about_rows = [note for note in notes if "overlap" in note or "edge of its grid" in note]
+    assert len(about_rows) == 2
+    for note in about_rows:
+        assert note.count("apply_seconds = ") == 2
+
+
 def test_losses_are_ranked_from_the_lowest(toy, tmp_path):
     axes = "noise: {loud: {task.noise: 0.9}, quiet: {task.noise: 0.01}}, seed: [0, 1]"
     results = sweep(load(toy(f"sweep: {{{axes}}}")), tmp_path, jobs=1)
