@@ -153,9 +153,9 @@ def timeline(
     height = 1.2 + sum(heights)
     if len(panels) > 1:
         height += 0.2 * len(panels)
-    idle = "without a thick bar: waiting"
+    idle = "without a thick bar: sending or waiting"
     if any(result.workers["down"].any() for result in results):
-        idle = "without a thick bar: waiting, or away"
+        idle = "without a thick bar: sending, waiting or away"
     panels.notes = [idle, *_describe_rows(groups)]
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
         for (axes, (result, ranks)), name in zip(panels, names, strict=False):

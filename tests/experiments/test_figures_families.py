@@ -598,8 +598,8 @@ def test_note_counts_messages_that_are_not_drawn(logged, monkeypatch):
 @pytest.mark.parametrize(
     ("away", "note"),
     [
-        ("", "without a thick bar: waiting"),
-        (", uptime: 2, downtime: 1", "without a thick bar: waiting, or away"),
+        ("", "without a thick bar: sending or waiting"),
+        (", uptime: 2, downtime: 1", "without a thick bar: sending, waiting or away"),
     ],
 )
 def test_timeline_explains_blanks(bench, away, note):
