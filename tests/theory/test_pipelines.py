@@ -115,6 +115,7 @@ def test_weight_stashing_delays_each_stage():
     its = [history[version][:, piece] for version, piece in held]
     close(f"pipedream, n = {S}: stage s at weights n - s updates old", mine, its, source=NARAYANAN)
     rows = timed(STAGES, method("pipedream"), 60, Quadratic(dim=S)).updates
+    assert set(rows["worker"]) == {S - 1}  # as docs/tables.md says; `target` is the stage
     for rank in range(S):
         stale = rows["staleness"][rows["target"] == rank][S:]
         equal(
