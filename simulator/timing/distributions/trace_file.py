@@ -138,7 +138,12 @@ def _rows_of_columns(table: ForeignTable, unit: str | None) -> Rows:
             for place, name in enumerate(table.names)
             if name.casefold() not in COUNTERS and not ROW_NUMBERS.fullmatch(name)
         ]
-    names = {place: without_unit(table, place, "time") for place in places}
+    names: dict[int, str] = {}
+    for place in places:
+        name = without_unit(table, place, "time")
+        if name in names.values():
+            raise table.error("one column for each worker", f"a second column of {name}")
+        names[place] = name
     ranks = number_names(names.values())
     seconds: list[float] = []
     owners: list[int] = []

@@ -224,6 +224,13 @@ def test_column_for_each_worker_is_read(tmp_path, worker, heading):
     assert len(by_rank) == 11
 
 
+def test_second_column_of_a_worker_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("worker0_ms,worker1_ms,worker0_s\n500,250,1\n")
+    with pytest.raises(InvalidSettingError, match="a second column of worker0"):
+        Trace(str(path))
+
+
 def test_names_in_comment_above_numbers_are_read(tmp_path):
     path = tmp_path / "a.txt"
     np.savetxt(path, [[0, 0.5], [1, 0.25]], header="worker seconds")
