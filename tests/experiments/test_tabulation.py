@@ -192,6 +192,13 @@ def test_edges_and_ties_are_noted(results, monkeypatch):
         assert any("is tied with 1 more" in note for note in chosen.notes) == bool(tied)
 
 
+def test_true_and_false_have_no_edge(toy, tmp_path):
+    variants = "sgp: {algorithm: sgp, sweep: {algorithm.biased: [false, true]}}, async: {algorithm: async_ps}"
+    ran = sweep(load(toy(f"sweep: {{method: {{{variants}}}, seeds: 2}}")), tmp_path, jobs=1)
+    chosen = best(ran, "algorithm.biased")
+    assert not [note for note in chosen.notes if "edge of its grid" in note]
+
+
 def test_choice_that_depends_on_a_seed_is_noted(results, monkeypatch):
     """Seed 3 alone makes 0.5 the best: it reports 0.1, and the others 0.5."""
     accuracies = {0.1: 0.8, (0.5, 3): 1.0, 0.5: 0.75}
