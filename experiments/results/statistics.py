@@ -131,6 +131,8 @@ def half_width(deviation: Any, n: Any) -> Any:
 def _half_interval(values: np.ndarray) -> float:
     if len(values) < 2:
         return math.nan
+    if (values == values[0]).all():  # the deviation from their rounded mean may be above 0
+        return 0.0
     return float(half_width(values.std(ddof=1), len(values)))
 
 
