@@ -93,11 +93,14 @@ def _beside_late(
 def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
     """Points by which all-reduce is better than SGP and AD-PSGD, each at its best rate."""
     rows, seen = reported(table, "step")
-    return [
-        _gossip_at_16_nodes(table, rows, seen),
-        _gossip_with_more_nodes(table, rows, seen),
-        _pairs(table),
-    ]
+    answers = []
+    if has(rows, "nodes", 16):
+        answers.append(_gossip_at_16_nodes(table, rows, seen))
+    if rows["nodes"].nunique() > 1:
+        answers.append(_gossip_with_more_nodes(table, rows, seen))
+    if has(table, "study", "pairs"):
+        answers.append(_pairs(table))
+    return answers
 
 
 def _gossip_at_16_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool) -> Answer:

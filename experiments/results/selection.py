@@ -214,12 +214,12 @@ def _choose_setting(table: pd.DataFrame, keys: Sequence[str], by: str) -> dict[s
 def _is_at_edge(value: Any, column: pd.Series) -> bool:
     """Whether a setting is the least or the greatest of two or more numbers."""
     grid = column.dropna().unique()
-    if len(grid) < 2 or not all(map(_is_number, grid)):
+    if len(grid) < 2 or not all(map(_has_order, grid)):
         return False
     return bool(value == min(grid) or value == max(grid))
 
 
-def _is_number(value: Any) -> bool:
+def _has_order(value: Any) -> bool:
     """Whether a setting is a number: true and false are none, though Python adds them."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 

@@ -74,6 +74,15 @@ def test_gossip_is_judged_by_points(right, role, word):
     assert "points worse" in answers[0].says
 
 
+def test_parts_that_have_not_run_have_no_answer():
+    parts = [
+        seeds_of("accuracy", mean, 5e-4, "report", "step", method=method, nodes=16)
+        for method, mean in (("all_reduce", 0.95), ("sgp", 0.94))
+    ]
+    (answer,) = decide_accuracy(table(*parts))
+    assert answer.number.mean.value == pytest.approx(1.0, abs=1e-6)
+
+
 def slow_node(right, role):
     """All-reduce takes 4 times AD-PSGD's time at 10 times, or twice; AD-PSGD slows not, or by 2."""
     means = {
