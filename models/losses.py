@@ -181,10 +181,15 @@ class BinaryLoss(Objective):
 
 
 def check_scalar(name: str, loss: "Loss", outputs: "Tensor", labels: "Tensor") -> None:
-    """Refuse a loss that is no scalar, or has no gradient, at some outputs and labels.
+    """Check that a loss is a scalar and has a gradient.
+
+    Args:
+        name: of the loss, for the error.
+        outputs: of a few samples, `(batch, classes)`, or `(batch, positions, classes)`.
+        labels: of these samples.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is no scalar tensor, or has no gradient.
     """
     from torch import Tensor, enable_grad
 

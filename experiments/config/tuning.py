@@ -194,8 +194,8 @@ def _fix_axis(sweep: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 def _is_shown_as(value: Any, shown: Any) -> bool:
     """Whether tables show a value of the sweep as `shown`: a list as text, 1 perhaps as 1.0."""
-    (label,) = printable_labels({"": axis_label(value)}).values()
-    return bool(_as_number(label) == _as_number(shown))
+    labels = printable_labels({"": axis_label(value)})
+    return bool(_as_number(labels[""]) == _as_number(shown))
 
 
 def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

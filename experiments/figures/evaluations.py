@@ -132,8 +132,8 @@ def learning(
 
     Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
     interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n), or the range of fewer than five
-    seeds, whose interval would fill the panel. Lines, and a row of panels for each
-    value of a second axis, are those of `facets`.
+    seeds, whose interval would fill the panel. Lines, and a row of panels for each value of a second
+    axis, are those of `facets`.
 
     Args:
         x: `time` (virtual), `updates`, `samples`, `epoch` or `bytes` that were sent.

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from laggard.experiments.figures.lines import Label, Line, label_text, swept_keys
+from laggard.experiments.figures.lines import Label, Line, swept_keys
+from laggard.experiments.results.formats import label_text
 from laggard.experiments.results.measures import MEASURES, is_seed
 from laggard.experiments.results.ranking import LR, criterion
 from laggard.experiments.results.result import Result

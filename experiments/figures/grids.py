@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from laggard.experiments.figures.lines import ends, label_text, measures_of, swept_keys
+from laggard.experiments.figures.lines import ends, measures_of, swept_keys
 from laggard.experiments.figures.style import (
     DIGIT,
     LIGHT,
@@ -27,6 +27,7 @@ from laggard.experiments.figures.style import (
     name_ticks,
     span,
 )
+from laggard.experiments.results.formats import label_text
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.results.formats import format_quantity
+from laggard.experiments.results.formats import label_text
 from laggard.experiments.results.measures import is_seed, names
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.statistics import half_width
@@ -94,26 +94,6 @@ def _interpolate(at: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
         return np.full(len(at), np.nan)
     between = np.interp(at, places[finite], values[finite], np.nan, np.nan)
     return np.asarray(between)
-
-
-def label_text(value: Any, key: str = "") -> str:
-    """`lr = 0.1`, `bandwidth = 1 MB/s`, or without a key `0.1`; a string alone; empty for a key that
-    a run lacks.
-    """
-    if isinstance(value, str):
-        return value
-    if pd.isna(value):
-        return ""
-    number = str(value)
-    if isinstance(value, float):
-        number = f"{value:g}"
-    if not key:
-        return number
-    name = key.rpartition(".")[2]
-    if name.endswith("bandwidth"):
-        # as many digits as `:g` has, so that the labels of different values differ
-        number = format_quantity(value, "B/s", digits=6)
-    return f"{name} = {number}"
 
 
 def measures_of(results: Sequence[Result]) -> list[str]:

@@ -315,7 +315,7 @@ def draw(
     target: float | None = None,
     looks: Mapping[str, Look] | None = None,
 ) -> None:
-    """Draw each line: the mean of its curves, and their `band`.
+    """Draw each line: the mean of its curves, and its `Line.band`.
 
     The y axis of an accuracy leaves out a steep ascent at the start.
 

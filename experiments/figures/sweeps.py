@@ -22,7 +22,7 @@ from laggard.experiments.figures.grids import (
     initial_loss,
     order,
 )
-from laggard.experiments.figures.lines import ends, label_text, measures_of, shorten, swept_keys
+from laggard.experiments.figures.lines import ends, measures_of, shorten, swept_keys
 from laggard.experiments.figures.style import (
     DASHES,
     MARKERS,
@@ -39,7 +39,7 @@ from laggard.experiments.figures.style import (
     span,
     tick_values,
 )
-from laggard.experiments.results.formats import format_quantity
+from laggard.experiments.results.formats import format_quantity, label_text
 from laggard.experiments.results.measures import CURVES, goal, groups, is_seed, measure_runs
 from laggard.experiments.results.ranking import LR
 from laggard.experiments.results.result import Result

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from laggard.experiments.figures.grids import draw_cells, draw_steps
-from laggard.experiments.figures.lines import label_text
 from laggard.experiments.figures.style import (
     COUNT,
     DASHES,
@@ -46,6 +45,7 @@ from laggard.experiments.questions.delay import (
 from laggard.experiments.questions.numbers import reporting, select
 from laggard.experiments.questions.question import Picture, Question
 from laggard.experiments.questions.words import SeedEstimate, estimate
+from laggard.experiments.results.formats import label_text
 from laggard.experiments.theory.stability import critical
 
 LINE = "largest stable rate in theory, for one curvature, fitted to where accuracy falls"

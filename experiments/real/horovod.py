@@ -193,8 +193,9 @@ def _steps(path: Path, tensors: Mapping[str, Sequence[Occurrence]]) -> list[list
     """The reductions of each whole step: the k-th of each tensor."""
     counts = Counter(map(len, tensors.values()))
     # A file that was cut off lacks the last sums of some tensors, be they few or most of them.
-    last = max(counts, key=lambda number: (counts[number] + counts[number - 1], counts[number]))
-    regular = {name: seen for name, seen in tensors.items() if len(seen) in (last - 1, last)}
+    tensors_up_to = {number: counts[number - 1] + counts[number] for number in counts}
+    begun = max(counts, key=lambda number: (tensors_up_to[number], counts[number]))
+    regular = {name: seen for name, seen in tensors.items() if len(seen) in (begun - 1, begun)}
     others = sorted(set(tensors) - set(regular))
     if others:
         problem = f"{len(others)} tensors are not summed in each step, and left out: {others[0]}"

@@ -35,12 +35,24 @@ def format_setting(value: Any) -> str:
     return str(value)
 
 
-def format_named_setting(key: str, value: Any) -> str:
-    """A setting in a sentence: a text alone, as `async`; else with its key, as `patience = 3`."""
-    text = format_setting(value)
+def label_text(value: Any, key: str = "") -> str:
+    """A setting in a sentence or a figure: `lr = 0.1`, `bandwidth = 1 MB/s`, or without a key `0.1`;
+    a text alone; empty for a key that a run lacks.
+    """
     if isinstance(value, str):
-        return text
-    return f"{key.rpartition('.')[2]} = {text}"
+        return value
+    if value is None or value != value:
+        return ""
+    number = str(value)
+    if isinstance(value, float):
+        number = f"{value:g}"
+    if not key:
+        return number
+    name = key.rpartition(".")[2]
+    if name.endswith("bandwidth"):
+        # as many digits as `:g` has, so that the labels of different values differ
+        number = format_quantity(value, "B/s", digits=6)
+    return f"{name} = {number}"
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:

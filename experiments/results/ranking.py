@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from laggard.experiments.results.formats import format_named_setting
+from laggard.experiments.results.formats import label_text
 from laggard.experiments.results.measures import MEASURES, goal, groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results
@@ -164,6 +164,6 @@ def _row_text(table: Table, row: Setting) -> str:
     """The settings of a row without the learning rate."""
     settings = []
     for key, setting in zip(table.rows, row, strict=True):
-        if key != LR and setting is not None:
-            settings.append(format_named_setting(key, setting))
-    return ", ".join(settings)
+        if key != LR:
+            settings.append(label_text(setting, key))
+    return ", ".join(filter(None, settings))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.results.formats import format_named_setting, format_setting
+from laggard.experiments.results.formats import format_setting, label_text
 from laggard.experiments.results.measures import groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results
@@ -220,7 +220,7 @@ def _is_at_edge(value: Any, column: pd.Series) -> bool:
 
 
 def _has_order(value: Any) -> bool:
-    """Whether a setting is a number: true and false are none, though Python adds them."""
+    """Whether a setting has a place in an order, as numbers have; true and false have none."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -299,10 +299,7 @@ def _group_choices(
     choices: dict[str, list[str]] = {}
     for row in rows:
         chosen = _setting_text({key: row[key] for key in keys})
-        present = []
-        for key in others:
-            if format_setting(row[key]) != "-":
-                present.append(format_named_setting(key, row[key]))
+        present = filter(None, (label_text(row[key], key) for key in others))
         choices.setdefault(chosen, []).append(", ".join(present) or "all")
     return {chosen: "; ".join(settings) for chosen, settings in choices.items()}
 

@@ -11,9 +11,9 @@ from scipy import stats
 
 from laggard import load, sweep
 from laggard.experiments import figures
-from laggard.experiments.figures.lines import label_text
 from laggard.experiments.figures.network import busiest, steps
 from laggard.experiments.figures.timelines import phases, seconds
+from laggard.experiments.results.formats import label_text
 
 QUADRATIC = """
 cluster: {workers: 1}
