@@ -172,7 +172,7 @@ def table_arguments(parser: ArgumentParser) -> None:
         "at the end; time_to, updates_to, samples_to, epochs_to, bytes_to or cost_to "
         "(worker-seconds) the target; "
         "speedup, efficiency over cluster.workers; "
-        "staleness, max_staleness, waiting, up (workers), goodput",
+        "staleness, max_staleness, waiting, up (workers), goodput, throughput",
     )
     parser.add_argument(
         "--target", type=float, metavar="X", help="target: test accuracy (0 to 1), else test loss"

@@ -117,6 +117,8 @@ def format_estimate(
         '> 7.5 s (1 of 5, 2 diverged)'
         >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", is_share=True)
         '96 (62 to 100) % (n = 3)'
+        >>> format_estimate(Estimate(5e4, 8e4, "mean", 3, None, 0), 1, "s")
+        '50000 (10100 to 170000) s (n = 3)'
     """
     counts = _format_counts(estimate, show_n)
     if estimate.kind == "none":
@@ -131,7 +133,8 @@ def format_estimate(
         sign = "+" if value > 0 else ""  # a negative number brings its own
         text = f"{sign}{text}"
     elif moved > MAX_MOVED * estimate.half:
-        text = f"{text.partition(' ')[0]} ({low * scale:.3g} to {high * scale:.3g})"
+        ends = f"{_format_end(low * scale)} to {_format_end(high * scale)}"
+        text = f"{text.partition(' ')[0]} ({ends})"
     elif estimate.kind == "median":
         text = f"median {text}"
     elif estimate.kind == "more":
@@ -156,6 +159,14 @@ def _format_counts(estimate: Estimate, show_n: bool) -> str:
     if not counts:
         return ""
     return f" ({', '.join(counts)})"
+
+
+def _format_end(value: float) -> str:
+    """An end of an interval by three digits, without a power of ten where its mean has none."""
+    text = f"{value:.3g}"
+    if 1e3 <= abs(value) < 1e9:
+        return f"{float(text):.0f}"
+    return text
 
 
 def _format_number(value: float, half: float) -> str:

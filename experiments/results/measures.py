@@ -52,6 +52,7 @@ MEASURES = {
     "waiting": Measure("waiting", 100, "%", "waiting", is_share=True),
     "up": Measure("down", 1, "", "workers up"),
     "goodput": Measure("samples", 100, "%", "goodput"),
+    "throughput": Measure("samples", 1, "samples/s", "throughput"),
 }
 """At the end of the run; `..._to` at the first evaluation that reaches the target.
 
@@ -59,7 +60,8 @@ MEASURES = {
 `time_to` of P workers, and P' the fewest that were swept, `speedup` is T(P') / T(P) and
 `efficiency` P' / P times that, at the same seed. `up` is the mean number of workers that are not
 down; `goodput` the mini-batches that were applied, over those that all P workers had time for,
-each in the mean of the law. An `efficiency` and a `goodput` may exceed 1.
+each in the mean of the law. An `efficiency` and a `goodput` may exceed 1. `throughput` is the
+samples of applied mini-batches a virtual second, over the whole run.
 """
 CURVES = {
     "test_accuracy": "test accuracy (%)",
@@ -118,6 +120,8 @@ def measure_runs(
         number = run.map(workers_of(results)) * (1 - run.map(state_shares(results)["down"]))
     elif value == "goodput":
         number = run.map({name: goodput(result) for name, result in named_results(results)})
+    elif value == "throughput":
+        number = final["samples"] / final["time"].where(final["time"] > 0)
     elif column not in final:
         raise ValueError(f"{value}: none of the runs measured it")
     else:

@@ -344,7 +344,7 @@ def test_speedup_follows_from_equal_steps(tmp_path):
 
 
 def test_goodput_divides_by_possible_mini_batches(tmp_path):
-    """Stays of three mini-batches and absences of one, ten times."""
+    """Stays of three mini-batches and absences of one, ten times; a mini-batch has 32 samples."""
     path = tmp_path / "spot.yaml"
     path.write_text(
         "cluster: {workers: 4, members: {uptime: 3, downtime: 1}}\n"
@@ -355,6 +355,8 @@ def test_goodput_divides_by_possible_mini_batches(tmp_path):
     (goodput,) = measure_runs(results, "goodput")["value"]
     (up,) = measure_runs(results, "up")["value"]
     assert (goodput, up) == (pytest.approx(0.75), pytest.approx(3.0))
+    (throughput,) = measure_runs(results, "throughput")["value"]
+    assert throughput == pytest.approx(4 * 0.75 * 32)
 
 
 def test_interval_of_a_ratio_may_lie_above_one(tmp_path):
