@@ -247,7 +247,10 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
         f"along its own runs, {workers:g} workers": estimate(whole_run(own, workers=workers))
         for workers in sorted(own["workers"].unique())
     }
-    for form, workers in sorted(set(zip(along["form"], along["workers"], strict=True))):
+    ran = set()
+    if len(along):
+        ran = set(zip(along["form"], along["workers"], strict=True))
+    for form, workers in sorted(ran):
         strength = 1.0 if form == "exact" else nearest_strength(choosing, form, workers)
         found = whole_run(along, form=form, workers=workers, strength=strength)
         if len(found):
@@ -282,8 +285,10 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
 
 def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answer]:
     """The share in the last quarter over that in the first, the mean over numbers of workers."""
-    quarters = select(table, study=["along", "later"], form="adaptive", quarter=[1, 4])
-    rows, seen = reporting(quarters)
+    along = select(table, study=["along", "later"])
+    if along.empty:
+        return
+    rows, seen = reporting(select(along, form="adaptive", quarter=[1, 4]))
     ratios = []
     for workers in rows["workers"].unique():
         strength = nearest_strength(choosing, "adaptive", workers)

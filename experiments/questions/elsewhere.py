@@ -1,4 +1,4 @@
-"""The answers of a question on another data set, and whether they are the same there."""
+"""The answers of a question with another data set or network, and whether they are the same there."""
 
 from pathlib import Path
 
@@ -7,20 +7,24 @@ from laggard.experiments.questions.store import read_numbers
 from laggard.experiments.questions.words import Word
 
 FASHION = "fashion_mnist"
+"""LeNet-5 on Fashion-MNIST."""
+RESNET = "resnet8"
+"""A ResNet-8 with batch normalisation on Fashion-MNIST, by few seeds: its answers get no verdict."""
 TELLS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
 """The verdicts that rest on numbers alone, and not on what had been seen before."""
 
 
-def fashion_answers(question: Question, folder: Path) -> list[Answer]:
-    """The answers of a question on Fashion-MNIST; none where it was not run there.
+def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
+    """The answers of a question with another data set or network; none where it was not run.
 
     Args:
+        place: `FASHION` or `RESNET`, as in the name of the table of numbers.
         folder: the folder of the tables of numbers.
 
     Raises:
         ResultError: the file is no table of numbers.
     """
-    table = read_numbers(f"{question.name}.{FASHION}", folder)
+    table = read_numbers(f"{question.name}.{place}", folder)
     if table.empty:
         return []
     return question.decide(table)

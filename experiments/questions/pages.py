@@ -1,6 +1,5 @@
 """The pages of evidence: the first screen, and the generated blocks of questions' and papers' cards."""
 
-import itertools
 import os
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -10,7 +9,7 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE, SPEEDUP
-from laggard.experiments.questions.elsewhere import compare_answers, fashion_answers
+from laggard.experiments.questions.elsewhere import FASHION, RESNET, answers_with, compare_answers
 from laggard.experiments.questions.numbers import reporting
 from laggard.experiments.questions.papers import PAPERS, Paper
 from laggard.experiments.questions.pictures import (
@@ -71,14 +70,16 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
         first, folder: the arguments of `write_pages`.
     """
     answers = {}
-    elsewhere = {}
+    fashion = {}
+    resnet = {}
     tables = {}
     texts = {}
     for name, question in QUESTIONS.items():
         table = read_numbers(name, folder)
         answers[name] = [] if table.empty else question.decide(table)
-        elsewhere[name] = fashion_answers(question, folder)
-        block = numbers_block(question, answers[name], elsewhere[name])
+        fashion[name] = answers_with(FASHION, question, folder)
+        resnet[name] = answers_with(RESNET, question, folder)
+        block = numbers_block(question, answers[name], fashion[name], resnet[name])
         if not table.empty and has_picture(question, table):
             picture = _seen_from(folder / f"{name}.png", first.parent)
             block = f"![{question.asks}](../../{picture})\n\n{block}"
@@ -98,7 +99,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     speedup = ""
     if answers[SPEEDUP.name]:
         speedup = _seen_from(folder / f"{SPEEDUP.name}.png", first.parent)
-    page = _first_page(answers, elsewhere, tables, hero, caption, speedup)
+    page = _first_page(answers, fashion, resnet, tables, hero, caption, speedup)
     return {first: page, **texts}
 
 
@@ -107,21 +108,26 @@ def _seen_from(path: Path, folder: Path) -> str:
 
 
 def numbers_block(
-    question: Question, answers: Sequence[Answer], elsewhere: Sequence[Answer] = ()
+    question: Question,
+    answers: Sequence[Answer],
+    fashion: Sequence[Answer] = (),
+    resnet: Sequence[Answer] = (),
 ) -> str:
     """The generated block of a card: a line for each answer, and for each further number.
 
     Args:
-        elsewhere: the answers on Fashion-MNIST, in the order of `answers`.
+        fashion: the answers on Fashion-MNIST, in the order of `answers`.
+        resnet: the answers with a ResNet-8, in the order of `answers`.
     """
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []
-    for answer, other in itertools.zip_longest(answers, elsewhere[: len(answers)]):
-        parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
-        lines.append(f"- **{answer.says}.** {', '.join(filter(None, parts))}.")
-        if other is not None:
-            lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, other)}")
+    for place, answer in enumerate(answers):
+        lines.append(f"- **{answer.says}.** {_measured_text(answer)}.")
+        if place < len(fashion):
+            lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, fashion[place])}")
+        if place < len(resnet):
+            lines.append(f"  - with ResNet-8 on Fashion-MNIST: {_measured_text(resnet[place])}")
         middle = answer.number.median
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
@@ -139,6 +145,12 @@ def numbers_block(
         for says, number in answer.beside.items():
             lines.append(f"  - {says}: {number_text(number)}")
     return "\n".join(lines)
+
+
+def _measured_text(answer: Answer) -> str:
+    """`0.75 (0.70, 0.82) times, 10 seeds`."""
+    parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
+    return ", ".join(filter(None, parts))
 
 
 def elsewhere_text(answer: Answer, other: Answer) -> str:
@@ -160,11 +172,9 @@ def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
         if answer.source != paper.key:
             continue
         here = f"[{answer.says}](../questions/{question.name}.md)"
-        parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
-        number = ", ".join(filter(None, parts))
         said = f"{paper_text(answer)} [{answer.mark}]"
         judgement = str(answer.judgement) or "–"
-        lines.append(f"| {said} | {here}: {number} | {judgement} |")
+        lines.append(f"| {said} | {here}: {_measured_text(answer)} | {judgement} |")
     return "\n".join(lines)
 
 
@@ -215,7 +225,8 @@ def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
 
 def _first_page(
     answers: dict[str, list[Answer]],
-    elsewhere: dict[str, list[Answer]],
+    fashion: dict[str, list[Answer]],
+    resnet: dict[str, list[Answer]],
     tables: dict[str, str],
     hero: str,
     caption: str,
@@ -230,10 +241,11 @@ def _first_page(
     agree = _with_word(first, Word.AGREES)
     cannot_tell = _with_word(first, Word.CANNOT_TELL)
     untested = _with_word(first, Word.NOT_DECIDED, Word.NONE)
-    fashion = {}
-    for name, others in elsewhere.items():
+    on_fashion = {}
+    for name, others in fashion.items():
         for answer, other in zip(answers[name], others, strict=False):
-            fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
+            on_fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
+    with_resnet = [(QUESTIONS[name], others[0]) for name, others in resnet.items() if others]
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
@@ -249,10 +261,12 @@ def _first_page(
         caption=caption,
         speedup=speedup,
         Word=Word,
-        fashion=fashion,
+        fashion=on_fashion,
+        resnet=with_resnet,
         cards=CARDS.as_posix(),
         papers={_named(paper): (PAPER_CARDS / f"{paper.key}.md").as_posix() for paper in PAPERS},
         read=sum(answer.mark == "read" for _, answer in every if answer.judgement.word),
+        measured_text=_measured_text,
         number_text=number_text,
         paper_text=paper_text,
     )

@@ -157,3 +157,12 @@ def test_strength_at_end_of_grid_has_no_number():
     answers = decide_nearness(inside)
     assert [answer.asks for answer in answers if "later" in answer.asks] == []
     assert not any("DC-ASGD-a at" in name for name in answers[0].beside)
+
+
+def test_runs_of_compensation_alone_have_one_answer():
+    """So it is with another network, where only those were run."""
+    every = nearness(True, "report")
+    own = every[every["study"] == "own"].dropna(axis="columns", how="all")
+    (nearer,) = decide_nearness(own)
+    assert nearer.number.mean.value == pytest.approx(0.9, rel=1e-6)
+    assert nearer.beside == {}

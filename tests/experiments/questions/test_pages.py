@@ -44,9 +44,9 @@ def stored_pages():
     """The texts of the pages, and the answers in them by question, which take seconds to decide."""
     answers = {}
 
-    def record(question, decided, elsewhere=()):
+    def record(question, decided, *others):
         answers[question.name] = decided
-        return numbers_block(question, decided, elsewhere)
+        return numbers_block(question, decided, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("laggard.experiments.questions.pages.numbers_block", record)
@@ -121,6 +121,22 @@ def test_answer_elsewhere_is_compared_by_verdict_or_interval(other, bar, expecte
         return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)
 
     assert compare_answers(answer(0.0), answer(other)) == expected
+
+
+def test_resnet_gives_a_number_without_a_verdict():
+    """It stands in the card below the first answer, which keeps its own verdict."""
+    question = QUESTIONS["late-gossip"]
+
+    def answer(center, seeds):
+        number = estimate(spread(center, 0.05, seeds))
+        return Answer("Lost?", "few", number, "points", paper="few are lost", at_most=0.5)
+
+    ours, resnet = answer(0.0, 10), answer(0.9, 5)
+    lines = numbers_block(question, [ours], resnet=[resnet]).splitlines()
+    (line,) = (line for line in lines if "ResNet-8" in line)
+    assert line.startswith("  - with ResNet-8 on Fashion-MNIST: 0.9")
+    assert line.endswith(" points, 5 seeds")
+    assert sum(Word.AGREES in line for line in lines) == 1
 
 
 def test_tables_are_small():
