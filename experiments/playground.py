@@ -238,7 +238,8 @@ class Playground:
         self.knobs = knobs
         self.result = simulate_clock(knobs)
         self.picture = widgets.Image(format="png", layout={"width": "680px", "max_width": "100%"})
-        self._facts, self.problem = widgets.HTML(), widgets.HTML()
+        self._facts = widgets.HTML()
+        self.problem = widgets.HTML()
         self.config = widgets.Textarea(
             description="config",
             rows=20,

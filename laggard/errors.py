@@ -17,7 +17,10 @@ class InvalidSettingError(ValueError):
 
     def __init__(self, owner: str, field: str, expected: str, got: object) -> None:
         super().__init__(owner, field, expected, got)
-        self.owner, self.field, self.expected, self.got = owner, field, expected, got
+        self.owner = owner
+        self.field = field
+        self.expected = expected
+        self.got = got
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.field}: expected {self.expected}, got {self.got!r}"

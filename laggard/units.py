@@ -166,7 +166,9 @@ def _time_in_ratio(name: str) -> Unit | None:
     match = RATIO.fullmatch(name)
     if match is None:
         return None
-    above, per, below = match[1].strip(" _.-"), match[2], match[3].strip(" _.-")
+    above = match[1].strip(" _.-")
+    per = match[2]
+    below = match[3].strip(" _.-")
     noun = WORD_ENDS.split(above)[-1]
     unit_below = unit_named(WORD_ENDS.split(below)[0], "time")
     if unit_below is None:

@@ -32,7 +32,8 @@ class WarmStart:
     """
 
     def __init__(self, task: Any, initial: "Tensor") -> None:
-        self._task, self._initial = task, initial
+        self._task = task
+        self._initial = initial
 
     def start(self, seeds: Sequence[int]) -> "Tensor":
         """The initial weights `(ensemble, params)`, a member for each seed.
@@ -41,7 +42,8 @@ class WarmStart:
             ValueError: the number of members or of parameters differs.
         """
         task_weights: Tensor = self._task.start(seeds)
-        all_members, one_member = task_weights.shape, task_weights[:1].shape
+        all_members = task_weights.shape
+        one_member = task_weights[:1].shape
         if self._initial.shape not in (all_members, one_member):
             expected = f"expected the shape {tuple(one_member)} or {tuple(all_members)}"
             raise ValueError(f"initial weights: {expected}, got {tuple(self._initial.shape)}")

@@ -231,7 +231,8 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
     import torch
     from torch.nn.modules.dropout import _DropoutNd
 
-    before_pass, name = dict(tensors), type(module).__name__
+    before_pass = dict(tensors)
+    name = type(module).__name__
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
         yield

@@ -27,7 +27,9 @@ class BasicBlock(nn.Module):
 
     def __init__(self, part: nn.Sequential, stride: int, added: int) -> None:
         super().__init__()
-        self.part, self.stride, self.added = part, stride, added
+        self.part = part
+        self.stride = stride
+        self.added = added
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x[..., :: self.stride, :: self.stride]
@@ -82,7 +84,8 @@ class Residual(nn.Module):
 
     def __init__(self, width: int, part: nn.Module) -> None:
         super().__init__()
-        self.norm, self.part = nn.LayerNorm(width), part
+        self.norm = nn.LayerNorm(width)
+        self.part = part
 
     def forward(self, x: Tensor) -> Tensor:
         outputs: Tensor = x + self.part(self.norm(x))
@@ -95,7 +98,8 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.inputs = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.inputs(x).unflatten(-1, (3, self.heads, -1))
@@ -142,7 +146,9 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float, spatial: int, draws: Draws) -> None:
         super().__init__()
-        self.p, self.spatial, self.draws = p, spatial, draws
+        self.p = p
+        self.spatial = spatial
+        self.draws = draws
 
     def forward(self, x: Tensor) -> Tensor:
         key = self.draws.key
@@ -168,7 +174,8 @@ class Keyed(nn.Module):
 
     def __init__(self, network: nn.Module, draws: Draws) -> None:
         super().__init__()
-        self.network, self.draws = network, draws
+        self.network = network
+        self.draws = draws
 
     def forward(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         if isinstance(inputs, Tensor):

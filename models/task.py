@@ -110,8 +110,10 @@ class Supervised:
         label_kind: LabelKind = getattr(dataset, "label_kind", "classes")
         if loss is None:
             loss = OBJECTIVES[LOSS_OF_LABELS[label_kind]]()
-        self.batch, self.epoch = batch, len(dataset.train_y)
-        self.device, self.dtype = find_device(device), dtype
+        self.batch = batch
+        self.epoch = len(dataset.train_y)
+        self.device = find_device(device)
+        self.dtype = dtype
         self._network = network
         self._objective = loss if isinstance(loss, Objective) else FunctionLoss(loss)
         self._objective.check_label_kind(label_kind)
@@ -199,7 +201,8 @@ class Supervised:
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and losses `(k, ensemble)`."""
         models = weights.shape[:2]
-        rows, index = weights.flatten(0, 1), self._indices(batches, *models)
+        rows = weights.flatten(0, 1)
+        index = self._indices(batches, *models)
         gradients, losses = self._backend.gradients(rows, self._x, self._y, index)
         strength = self._objective.regularizer
         if strength:
@@ -222,7 +225,8 @@ class Supervised:
         self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]
     ) -> Tensor:
         """Products of losses' Hessians at `weights` `(k, ensemble, params)` with `directions`."""
-        rows, index = weights.flatten(0, 1), self._indices(batches, *weights.shape[:2])
+        rows = weights.flatten(0, 1)
+        index = self._indices(batches, *weights.shape[:2])
         module = with_draws(self._module(seed=0)).to(self.device, self.dtype)
         autograd = Batched(module, self._loss)
         products = autograd.hessian_products(
@@ -239,7 +243,8 @@ class Supervised:
 
         There is no accuracy of numbers. Of sets it is the share of those that are wholly right.
         """
-        outputs, targets = self._outputs(weights, self._data.test_x), self._data.test_y
+        outputs = self._outputs(weights, self._data.test_x)
+        targets = self._data.test_y
         losses = member_losses(self._loss, outputs, targets)
         strength = self._objective.regularizer
         if strength:

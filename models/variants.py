@@ -73,7 +73,9 @@ class Augmentation:
         height, width = images.shape[-2:]
         side, wide = 2 * self.crop + 1, width + 2 * self.crop
         variant = variant[..., None]
-        flip, y, x = variant // side**2, variant // side % side, variant % side
+        flip = variant // side**2
+        y = variant // side % side
+        x = variant % side
         rows = y + torch.arange(height, device=images.device)
         columns = torch.arange(width, device=images.device)
         columns = x + torch.where(flip > 0, width - 1 - columns, columns)
@@ -102,7 +104,8 @@ class Variants:
 
     def __init__(self, values: "Tensor", variants: int, transform: Transform | None = None) -> None:
         self.values = values
-        self._length, self._transform = len(values) * variants, transform
+        self._length = len(values) * variants
+        self._transform = transform
 
     def __len__(self) -> int:
         return self._length

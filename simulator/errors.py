@@ -65,7 +65,8 @@ def _check_number(owner: object, field: str, place: str, value: Any, limits: "Ra
     above, least, below, most, whole = limits
     smallest = largest = value
     if hasattr(value, "min"):
-        smallest, largest = value.min(), value.max()
+        smallest = value.min()
+        largest = value.max()
     sides = [
         ("> ", above, above is None or smallest > above),
         (">= ", least, least is None or smallest >= least),

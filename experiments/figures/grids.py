@@ -200,7 +200,8 @@ def _draw_panel(
 ) -> None:
     """The cells of one panel, `width` inches wide."""
     x, y = keys
-    xs, ys = _settings(table[x]), _settings(table[y], upwards=True)
+    xs = _settings(table[x])
+    ys = _settings(table[y], upwards=True)
     groups = table.groupby([y, x])["learnt"]
     means = groups.mean().unstack().reindex(index=ys, columns=xs)
     has_diverged = table["learnt"].isna().groupby([table[y], table[x]]).max()
@@ -283,7 +284,8 @@ def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
 
 def _draw_limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
     """Draw the stability limit; returns a note on its meaning, empty where there is none."""
-    xs, ys = _settings(table[LR]), _settings(table[y], upwards=True)
+    xs = _settings(table[LR])
+    ys = _settings(table[y], upwards=True)
     if len(xs) < 2:  # a limit lies between rates
         return ""
     firsts = table.groupby(y)["run"].first()

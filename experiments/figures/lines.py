@@ -88,7 +88,8 @@ class Line(NamedTuple):
 
 def _interpolate(at: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
     """The values between the finite ones; NaN before the first and after the last of these."""
-    places, values = x.to_numpy(float), y.to_numpy(float)
+    places = x.to_numpy(float)
+    values = y.to_numpy(float)
     finite = np.isfinite(values)
     if not finite.any():
         return np.full(len(at), np.nan)

@@ -336,7 +336,8 @@ def _loads(result: Result, bins: int) -> Load:
         raise ValueError(f"{result.config.name}: {missing_messages(result)}")
     end = float(max(result.metrics["time"].max(), messages["arrived"].max()))
     edges = np.linspace(0, end, bins + 1)
-    network, workers = result.config.cluster.network.build(), result.config.cluster.workers
+    network = result.config.cluster.network.build()
+    workers = result.config.cluster.workers
     messages = messages[(messages["bytes"] > 0) & messages["arrived"].notna()]
     machines = {}
     for direction, node in ENDS.items():

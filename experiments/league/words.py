@@ -23,7 +23,8 @@ def sentence(league: League) -> str:
     answer = f"On this cluster {_describe_winner(league)}."
     if not league.too_dear:
         return answer
-    number, of = len(league.rows), len(league.rows) + len(league.too_dear)
+    number = len(league.rows)
+    of = len(league.rows) + len(league.too_dear)
     return (
         f"{answer} Only {number} of {of} methods competed: the others need more gradients than the "
         f"budget; a budget of {league.enough} admits all."

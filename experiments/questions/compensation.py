@@ -78,7 +78,8 @@ def _lower_error(table: pd.DataFrame) -> Answer:
     asgd = errors(grid, *plain, floor)
     compensated = errors(grid, *own, floor)
     number = times_as_large(compensated, asgd)
-    lost, asgd_lost = int(compensated.isna().sum()), int(asgd.isna().sum())
+    lost = int(compensated.isna().sum())
+    asgd_lost = int(asgd.isna().sum())
     why = ""
     if not seen:
         why = _why_unsure(choosing, grid, floor)

@@ -169,7 +169,8 @@ def _beyond_budget(found: Mapping[float, SeedEstimate]) -> str:
     missed = [delay for delay, number in found.items() if number.missing]
     if not missed:
         return ""
-    first, longest = min(missed), max(missed)
+    first = min(missed)
+    longest = max(missed)
     parts = [f"with {first + 1:g}, {found[first].missing} of {found[first].seeds} miss the budget"]
     middle = found[longest].value
     if middle > 0:

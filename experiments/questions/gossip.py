@@ -209,7 +209,9 @@ class _TimesToTarget:
     """
 
     def __init__(self, rows: pd.DataFrame, clock: pd.DataFrame, target: str) -> None:
-        self._rows, self._clock, self._target = rows, clock, target
+        self._rows = rows
+        self._clock = clock
+        self._target = target
 
     def seconds(self, method: str, workers: int = 32, link: str = "10 Gb/s") -> float:
         """The seconds of an iteration."""

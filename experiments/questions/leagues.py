@@ -95,7 +95,8 @@ def _accuracies_at(league: League) -> pd.DataFrame:
     all-reduce learns from within the time limit; infinite where the run has fewer.
     """
     base = league.setting.base
-    workers, batch = league.report.cluster.workers, league.report.task.batch
+    workers = league.report.cluster.workers
+    batch = league.report.task.batch
     samples = base["stop"]["updates"] * workers * batch
     rows = take(league.results, (ACCURACY,))
     metrics = league.results.metrics

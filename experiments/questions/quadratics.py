@@ -77,7 +77,8 @@ def decide_uneven(table: pd.DataFrame) -> list[Answer]:
 def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
     _, seen = reporting(own)
     uneven = select(own, speeds="i")
-    alone, ringmaster = soonest(uneven, "async"), soonest(uneven, "ringmaster")
+    alone = soonest(uneven, "async")
+    ringmaster = soonest(uneven, "ringmaster")
     number = time_ratio(ringmaster, alone)
     beside = {}
     for speeds in dict.fromkeys(own["speeds"]):

@@ -283,7 +283,8 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
         never, first, last = (
             by_seed(rows, "accuracy", when=when) for when in ("never", "first", "last")
         )
-        in_first, in_last = points_behind(first, never), points_behind(last, never)
+        in_first = points_behind(first, never)
+        in_last = points_behind(last, never)
         difference = _when(rows)
         answers.append(
             Answer(

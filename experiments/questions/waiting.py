@@ -42,7 +42,8 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
     lost = points_lost(rows, "method", "all", "95 %")
     share = time_share(rows, "method", "all", "95 %")
     beside = {"time a sample, 95 % over all": share}
-    for method in ("90 %", "90 %, tokens"):
+    others = [name for name in ("90 %", "90 %, tokens") if name in set(rows["method"])]
+    for method in others:
         beside[f"points lost, {method}"] = points_lost(rows, "method", "all", method)
         beside[f"time a sample, {method} over all"] = time_share(rows, "method", "all", method)
     says = "for all"

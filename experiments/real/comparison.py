@@ -114,7 +114,8 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
     rate_error = simulated.rate / real.rate - 1
     waiting_error = simulated.waiting - real.waiting
     share_error = float(np.abs(real.shares - simulated.shares).max())
-    largest_real, largest_simulated = max(real.shares), max(simulated.shares)
+    largest_real = max(real.shares)
+    largest_simulated = max(simulated.shares)
     comparisons = [
         Comparison("updates/s", real.rate, simulated.rate, rate_error, RATE_TOLERANCE),
         Comparison("waiting", real.waiting, simulated.waiting, waiting_error, WAITING_TOLERANCE),
@@ -159,7 +160,8 @@ def _mean_staleness(run: Figures) -> float:
 def _compare_weights(run: RealRun, spec: RunSpec) -> Comparison:
     """Compare the norms of the weights, and their largest difference."""
     imposed = imposed_order(run, spec)
-    real_norm, imposed_norm = np.linalg.norm(run.weights), np.linalg.norm(imposed)
+    real_norm = np.linalg.norm(run.weights)
+    imposed_norm = np.linalg.norm(imposed)
     difference = float(np.abs(imposed - run.weights).max())
     bar = math.nan
     if run.weights.dtype == np.float64:
@@ -177,7 +179,8 @@ def calibrated(spec: RunSpec, calibration: Path) -> Config:
     measured = load(calibration / CLUSTER).as_dict()
     for key in ("algorithm.name", "cluster.workers", "cluster.network.message_bytes"):
         path = key.split(".")
-        got, expected = reduce(getitem, path, values), reduce(getitem, path, measured)
+        got = reduce(getitem, path, values)
+        expected = reduce(getitem, path, measured)
         if got != expected:
             raise ConfigError(
                 key, f"expected {expected}, as calibrated in {calibration}, got {got}"

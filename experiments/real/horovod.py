@@ -112,12 +112,14 @@ def fit_network(timeline: Timeline) -> dict[str, float | bool]:
         return {}
     sizes = timeline.reductions["bytes"].to_numpy()
     seconds = timeline.reductions["seconds"].to_numpy()
-    latencies, bytes_sent = 2 * (workers - 1), 2 * (workers - 1) / workers
+    latencies = 2 * (workers - 1)
+    bytes_sent = 2 * (workers - 1) / workers
     constant, slope = 0.0, float(seconds.sum() / sizes.sum())
     if np.ptp(sizes) > 0:
         fitted_slope, fitted_constant = np.polyfit(sizes, seconds, 1)
         if fitted_slope > 0 and fitted_constant > 0:
-            constant, slope = float(fitted_constant), float(fitted_slope)
+            constant = float(fitted_constant)
+            slope = float(fitted_slope)
     return {
         "bandwidth": bytes_sent / slope,
         "latency": constant / latencies,
@@ -135,7 +137,9 @@ def _occurrences(path: Path, events: Sequence[Any]) -> dict[str, list[Occurrence
     for event in events:
         if not isinstance(event, Mapping):
             continue
-        track, phase, name = event.get("pid"), event.get("ph"), event.get("name")
+        track = event.get("pid")
+        phase = event.get("ph")
+        name = event.get("name")
         nesting = open_names.setdefault(track, [])
         arguments = event.get("args")
         if phase == "M":

@@ -175,9 +175,11 @@ def pictures(results: Sequence[Result], run_labels: Sequence[str]) -> list[dict[
 def uri(figure: Figure) -> str:
     """A figure as a data URI, without a background."""
     with style.context(STYLE):
-        kind, image = "svg+xml", _figure_bytes(figure, format="svg", metadata={"Date": None})
+        kind = "svg+xml"
+        image = _figure_bytes(figure, format="svg", metadata={"Date": None})
         if len(image) > MAX_SVG_BYTES:
-            kind, image = "png", _figure_bytes(figure, format="png", dpi=200)
+            kind = "png"
+            image = _figure_bytes(figure, format="png", dpi=200)
     return f"data:image/{kind};base64,{b64encode(image).decode()}"
 
 

@@ -227,7 +227,8 @@ def table(
                 other = _estimate(widths[setting], value, bool(reference))
                 if math.isfinite(estimate.half):  # a median or a bound has no interval
                     estimate = estimate._replace(half=float(np.fmax(estimate.half, other.half)))
-            row, column = setting[: len(down)], setting[len(down) :]
+            row = setting[: len(down)]
+            column = setting[len(down) :]
             cells[row, column, value] = estimate
     titles = _titles(results, values, target)
     notes = _table_notes(results, cells.values(), values)

@@ -94,7 +94,9 @@ def try_run(spec: RunSpec, seconds: float = TRIAL_SECONDS) -> RunCost:
     """
     start = perf_counter()
     arguments = spec.arguments()
-    task, stop, evaluate = arguments["task"], arguments["stop"], arguments.pop("evaluate")
+    task = arguments["task"]
+    stop = arguments["stop"]
+    evaluate = arguments.pop("evaluate")
     marks: list[tuple[float, float, RunProgress]] = []
 
     def watch(progress: RunProgress) -> None:

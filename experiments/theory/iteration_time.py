@@ -336,7 +336,9 @@ def _sgp_cards(algorithm: simulator.SGP, cluster: Cluster, transfer: float) -> f
 
 @CARD_SECONDS.of(simulator.OverlapSGP)
 def _osgp_cards(algorithm: simulator.OverlapSGP, cluster: Cluster, transfer: float) -> float | None:
-    tau, H, t_c = algorithm.overlap, algorithm.local_steps, cluster.compute.mean
+    tau = algorithm.overlap
+    H = algorithm.local_steps
+    t_c = cluster.compute.mean
     if not isinstance(cluster.network.topology, Auto):
         return None
     if cluster.network.sharing == "fair" and tau > H and H * t_c < transfer:

@@ -45,7 +45,8 @@ def server_load(config: Config) -> ServerLoad | None:
     compress = getattr(algorithm, "compress", None)
     if compress is not None:
         size *= compress.build().size(params)
-    shards, batches = getattr(algorithm, "shards", 1), getattr(algorithm, "n_push", 1)
+    shards = getattr(algorithm, "shards", 1)
+    batches = getattr(algorithm, "n_push", 1)
     fragments = getattr(algorithm, "fragments", None)
     if fragments is not None:
         size /= fragments

@@ -15,7 +15,8 @@ class Autograd:
     """One model at a time. Takes over the module; weights `(params,)` come with every call."""
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        self._bound, self._loss = Bound(module), loss
+        self._bound = Bound(module)
+        self._loss = loss
 
     @torch.enable_grad()
     def gradient(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

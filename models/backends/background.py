@@ -28,7 +28,10 @@ class BackgroundGradients:
         losses: Tensor,
         members: int,
     ) -> None:
-        self._job, self._gradients, self._losses, self._members = job, gradients, losses, members
+        self._job = job
+        self._gradients = gradients
+        self._losses = losses
+        self._members = members
         self._futures = {row: executor.submit(job, row) for row in rows}
 
     def result(self, number: int) -> tuple[Tensor, Tensor]:

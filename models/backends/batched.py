@@ -64,8 +64,10 @@ class Batched:
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         # torch stores tensors in the module that it calls
-        self._module, self._loss = copy.deepcopy(module), loss
-        self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
+        self._module = copy.deepcopy(module)
+        self._loss = loss
+        self._names = [name for name, _ in module.named_parameters()]
+        self._shapes = shapes(module)
         self._recurrent = any(isinstance(layer, nn.RNNBase) for layer in module.modules())
 
     def gradients(
@@ -127,7 +129,8 @@ def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
 
 
 def _exact_settings() -> list[TorchSetting]:
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn = torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
     kernels = [_setting(cudnn, "deterministic", True), _setting(cudnn, "benchmark", False)]
     products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
     precisions: list[TorchSetting] = [_setting(cudnn, "allow_tf32", False), products]

@@ -68,7 +68,8 @@ class Chunked:
             expected = "at least 1, or None for as many models as fit into memory"
             raise ValueError(f"chunk = {most}: expected {expected}")
         self.lanes = backend.lanes
-        self._backend, self._memory = backend, memory
+        self._backend = backend
+        self._memory = memory
         self._most = 1 << 30
         if most is not None:
             self._most = most
@@ -185,5 +186,6 @@ class Pieces:
         if self._memory is None or size <= self._seen:
             return call()
         answer, peak = self._memory.peak(call)
-        self.bytes, self._seen = max(1.0, peak / size), size
+        self.bytes = max(1.0, peak / size)
+        self._seen = size
         return answer

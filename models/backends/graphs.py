@@ -34,7 +34,8 @@ class Graphs:
     """
 
     def __init__(self, backend: Backend) -> None:
-        self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
+        self.lanes = backend.lanes
+        self.name = f"{backend.name}-graphs"
         self.unrecorded = backend
         self._pool: Any = None  # torch does not export the type of a handle
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = (

@@ -80,11 +80,13 @@ class Threads:
     def gradients(
         self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
     ) -> tuple[Tensor, Tensor]:
-        gradients, losses = new_tensor(weights.shape, weights), weights.new_empty(len(weights))
+        gradients = new_tensor(weights.shape, weights)
+        losses = weights.new_empty(len(weights))
 
         def by_autograd(row: int) -> None:
             samples = index[row]
-            inputs, targets = x.index_select(0, samples), y.index_select(0, samples)
+            inputs = x.index_select(0, samples)
+            targets = y.index_select(0, samples)
             gradients[row], losses[row] = self._mine().gradient(weights[row], inputs, targets)
 
         job = self._network.differentiate([weights], x, y, index, gradients, losses) or by_autograd
@@ -105,7 +107,8 @@ class Threads:
             return None
         first, models = weights[0], len(index)
         members, params = first.shape
-        gradients, losses = new_tensor((models, params), first), first.new_empty(models)
+        gradients = new_tensor((models, params), first)
+        losses = first.new_empty(models)
         job = self._network.differentiate(weights, x, y, index, gradients, losses)
         if job is None:
             return None

@@ -61,7 +61,8 @@ class Unfolded:
         for number, parameter in enumerate(module.parameters()):
             places[parameter] = number
         self._steps = [_step(layer, places) for layer in _sequence(module)]
-        self._loss, self._shapes = loss, shapes(module)
+        self._loss = loss
+        self._shapes = shapes(module)
 
     def gradients(
         self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
@@ -158,7 +159,8 @@ def _pool_channels(layer: nn.Module, x: Tensor) -> Tensor:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`weight` `(models, out, in)` on `x` `(models, ..., in)`."""
-    rows, transposed = x.flatten(1, -2), weight.transpose(1, 2)
+    rows = x.flatten(1, -2)
+    transposed = weight.transpose(1, 2)
     if bias is None:
         product = torch.bmm(rows, transposed)
     else:
@@ -179,7 +181,8 @@ def _convolution(layer: nn.Conv2d) -> Product:
         windows = maps.unfold(3, height, down).unfold(4, width, right)
         # (models, channels, height, width, batch, down, right): kernels before places
         windows = windows.permute(0, 1, 5, 6, 2, 3, 4)
-        columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
+        columns = windows.flatten(4).flatten(1, 3)
+        places = windows.shape[4:]
         rows = weight.flatten(2)
         if bias is None:
             product = torch.bmm(rows, columns)

@@ -85,15 +85,18 @@ class AllReduce(Compressing, Reducing, Bucketed):
 
     def in_buckets(self, node: Node) -> Role:
         """Sum the gradients bucket by bucket: each when it is ready and the last sum is done."""
-        collective, buckets = self.collective_of(node.group_size), self.buckets(node)
+        collective = self.collective_of(node.group_size)
+        buckets = self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
-        params, state = node.weights.shape[1], node.state or self.rule.init(node.weights)
+        params = node.weights.shape[1]
+        state = node.state or self.rule.init(node.weights)
         while True:
             work = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets])
             totals = []
             for number, ready in enumerate(work.buckets):
                 gradient = yield ready
-                part, tag = gradient[sums[number].columns], (node.version, number)
+                part = gradient[sums[number].columns]
+                tag = (node.version, number)
                 totals.append((yield from sums[number].reduce(node, part, params, tag, gradient)))
             # the last layers come first, but last in the model
             state = self.step(node, gradient, concatenate(totals[::-1]), state)

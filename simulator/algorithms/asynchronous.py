@@ -61,7 +61,8 @@ class AsyncPS(CompressingServer, Sharded):
             del gradient  # as in `read_compute_push`
 
     def server(self, node: Node) -> Role:
-        state, gathered = node.state or self.rule.init(node.weights), list[GradientPromise]()
+        state = node.state or self.rule.init(node.weights)
+        gathered = list[GradientPromise]()
         answers = self.answers(node)
         send = answers.send
         while True:
@@ -136,7 +137,8 @@ class Downpour(Compressing, Sharded):
         raise InvalidSettingError("Rule", "compensation", expected, compensation)
 
     def worker(self, node: Node) -> Role:
-        servers, encoder = Shards(node, self.shards, self.outstanding), self.encoder(node)
+        servers = Shards(node, self.shards, self.outstanding)
+        encoder = self.encoder(node)
         accrued = list[GradientPromise]()
         local = self.local()
         state = local.init(node.weights, replicas=node.workers)
@@ -148,7 +150,8 @@ class Downpour(Compressing, Sharded):
             accrued.append(gradient)
             if self.n_fetch > 1 and self.local_rule != "none":  # else they have no effect
                 weights, state = local.update(weights, [gradient], state)
-            push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
+            push = step % self.n_push == 0
+            fetch = step % self.n_fetch == 0
             if push:
                 yield node.work(encoder.seconds)
                 content = accrued, encoder.encode_sum(accrued), fetch

@@ -128,7 +128,9 @@ class Algorithm(Settings):
         of a gradient that no update has as a whole, or `check` raises, or the rule's compensation
         does by its `check_workers(workers)`, if it has one.
         """
-        workers, network, name = cluster.workers, cluster.network, type(self).__name__
+        workers = cluster.workers
+        network = cluster.network
+        name = type(self).__name__
         topology = resolve_topology(network.topology, self.topology)
         if next(islice(self.links(workers), MOST_LINKS, None), None):
             expected = f"so few that {name} has at most {MOST_LINKS} pairs that send to each other"
@@ -207,7 +209,8 @@ class Algorithm(Settings):
                 raise InvalidSettingError("Cluster", key, expected, back)
 
     def _check_server_crashes(self, cluster: Cluster) -> None:
-        name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))
+        name = type(self).__name__
+        servers = sum(rank < 0 for rank in self.roles(cluster.workers))
         if cluster.server_crashes and not self.recovers:
             expected = f"none, since {name} has no server"
             if servers:

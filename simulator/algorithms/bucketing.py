@@ -83,8 +83,11 @@ def fill_buckets(
     works = [layer.work for layer in layers] or [1.0] * UNKNOWN_LAYERS
     if not any(sizes):
         sizes = [1] * len(sizes)
-    total, total_work = sum(sizes), sum(works) or 1.0
-    buckets, limit, done = [], min(FIRST_BUCKET, bucket_bytes), 0.0
+    total = sum(sizes)
+    total_work = sum(works) or 1.0
+    buckets = []
+    limit = min(FIRST_BUCKET, bucket_bytes)
+    done = 0.0
     stop = start = total  # ends of the open bucket, in units of `sizes`
     for size, work in zip(reversed(sizes), reversed(works), strict=True):
         start -= size

@@ -75,7 +75,8 @@ class Clients:
     """
 
     def __init__(self, node: Node, timeout: float | None = None) -> None:
-        self._node, self._timeout = node, timeout
+        self._node = node
+        self._timeout = timeout
         self._asked: dict[int, tuple[Tensor, float]] = {}  # what was read, and the last moment (s)
         self._samples: dict[int, int] = {}  # samples of each client that has announced itself
         self.idle: list[int] = []

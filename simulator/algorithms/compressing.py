@@ -98,7 +98,8 @@ class CompressedAnswers(Answers):
     """
 
     def __init__(self, node: Node, compress: Compress) -> None:
-        self._node, self._compress = node, compress
+        self._node = node
+        self._compress = compress
         self._size = compress.size(node.weights.shape[1])
         self._held: dict[int, tuple[Tensor, int]] = {}  # v_i, and the messages that made it
         self._coded: tuple[Tensor, Tensor, int, Tensor] | None = None  # the last v, w, and new v
@@ -124,7 +125,8 @@ class CompressedAnswers(Answers):
         messages = 0
         if worker in self._held:
             held, messages = self._held[worker]
-            weights, size = self._next(held, weights, messages), self._size
+            weights = self._next(held, weights, messages)
+            size = self._size
         self._held[worker] = weights, messages + 1
         message = self._node.send(worker, stamp(weights, self._node), size=size)
         self._last[worker] = message
@@ -228,7 +230,8 @@ def push_compressed(node: Node, encoder: Whole) -> Role:
 
 def code_or_receive(node: Node, encoder: Whole) -> Generator[Event, Any, Receive]:
     """Take the time to code a message, unless a message arrives first; return that receive."""
-    coding, receive = node.work(encoder.seconds), node.receive()
+    coding = node.work(encoder.seconds)
+    receive = node.receive()
     yield coding | receive
     if receive.fired:
         coding.cancel()

@@ -55,7 +55,8 @@ class EASGD(Algorithm):
             raise InvalidSettingError("Cluster", "members", expected, cluster.members)
 
     def worker(self, node: Node) -> Role:
-        state, gradients = self.rule.init(node.weights, replicas=node.workers), list[Gradient]()
+        state = self.rule.init(node.weights, replicas=node.workers)
+        gradients = list[Gradient]()
         for step in count():
             before = node.weights
             if step % self.local_steps == 0:

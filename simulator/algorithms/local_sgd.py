@@ -80,10 +80,8 @@ class LocalSGD(CompressingServer, Sharded):
                 raise InvalidSettingError(type(self).__name__, "average", expected, self.average)
 
     def worker(self, node: Node) -> Role:
-        servers, state = (
-            Shards(node, self.shards),
-            self.rule.init(node.weights, replicas=node.workers),
-        )
+        servers = Shards(node, self.shards)
+        state = self.rule.init(node.weights, replicas=node.workers)
         encoder = self.encoder(node)
         servers.announce()
         while True:
@@ -99,7 +97,8 @@ class LocalSGD(CompressingServer, Sharded):
             servers.push((gradients, result, node.samples), size=encoder.size)
 
     def server(self, node: Node) -> Role:
-        state, gathered = self.outer().init(node.weights), dict[int, Contribution]()
+        state = self.outer().init(node.weights)
+        gathered = dict[int, Contribution]()
         awaited = count_awaited(self, self.wait_for, node.workers)
         answers = self.answers(node)
         while True:

@@ -26,7 +26,8 @@ class Naive(Pipeline):
     """
 
     def worker(self, node: Node) -> Role:
-        stage, state = self.stage(node), self.rule.init(node.weights)
+        stage = self.stage(node)
+        state = self.rule.init(node.weights)
         while True:
             yield from stage.forward(node.weights)
             piece = yield from stage.backward()
@@ -66,7 +67,8 @@ class GPipe(Replicated):
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """The pairs of neighbouring stages, both ways, and of replicas in the collective."""
         yield from super().links(workers)
-        depth, partners = self.depth(workers), COLLECTIVES[self.collective].partners
+        depth = self.depth(workers)
+        partners = COLLECTIVES[self.collective].partners
         replicas = workers // depth
         for replica, stage in product(range(replicas), range(depth)):
             for partner in partners(replica, replicas):
@@ -77,7 +79,8 @@ class GPipe(Replicated):
         return self.micro_batches
 
     def worker(self, node: Node) -> Role:
-        stage, state = self.stage(node), self.rule.init(node.weights)
+        stage = self.stage(node)
+        state = self.rule.init(node.weights)
         while True:
             pieces = yield from stage.make_passes(
                 node.weights, self.micro_batches, self.warm_up(stage)
@@ -133,7 +136,8 @@ class PipeDream(Pipeline):
     """
 
     def worker(self, node: Node) -> Role:
-        stage, state = self.stage(node), self.rule.init(node.weights)
+        stage = self.stage(node)
+        state = self.rule.init(node.weights)
         for _ in range(node.workers - node.rank):
             yield from stage.forward(node.weights)
         while True:

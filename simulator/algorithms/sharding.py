@@ -64,7 +64,8 @@ class Shards:
 
     def __init__(self, node: Node, shards: int, outstanding: int = 1) -> None:
         """`outstanding`: the number of pushes in turn whose bytes may still have to leave."""
-        self._node, self._outgoing = node, Outgoing(outstanding)
+        self._node = node
+        self._outgoing = Outgoing(outstanding)
         parts = list(split_parameters(node.weights.shape[1], shards).items())
         first = node.rank % shards  # workers start with different shards, which avoids queues
         self._parts = dict(parts[first:] + parts[:first])

@@ -39,7 +39,8 @@ class SlicedLayer(NamedTuple):
 
     def slice_columns(self, number: int) -> slice:
         """The parameters of slice `number`."""
-        start, params = self.columns.start, self.columns.stop - self.columns.start
+        start = self.columns.start
+        params = self.columns.stop - self.columns.start
         first = start + params * number // self.slices
         return slice(first, start + params * (number + 1) // self.slices)
 

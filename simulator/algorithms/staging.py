@@ -63,7 +63,8 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     if sorted(set(starts)) != starts:
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
     offsets = [0, *accumulate(layer.params for layer in layers)]
-    total_work, params = sum(layer.work for layer in layers), max(offsets[-1], 1)
+    total_work = sum(layer.work for layer in layers)
+    params = max(offsets[-1], 1)
     result = []
     for first, end in pairwise([0, *starts, len(layers)]):
         columns = slice(offsets[first], offsets[end])
@@ -134,7 +135,10 @@ class Carriage:
         self, node: Node, stages: Sequence[Stage], number: int, backward: float, owner: int
     ) -> None:
         stage = stages[number]
-        self._node, self._stage, self._owner, self.size = node, stage, owner, stage.size
+        self._node = node
+        self._stage = stage
+        self._owner = owner
+        self.size = stage.size
         self._before = stages[number - 1] if number else None
         self.later = len(stages) - 1 - number
         self._forward_share = stage.work / (1 + backward)

@@ -34,7 +34,8 @@ class Synchronous(CompressingServer, Sharded):
 
     def to_the_end(self, node: Node) -> Role:
         """A worker that sends each of its gradients, late or not."""
-        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers = Shards(node, self.shards)
+        encoder = self.encoder(node)
         servers.announce()
         while True:
             gradient = yield node.compute((yield from servers.read()))
@@ -126,7 +127,8 @@ class SyncPS(Synchronous, Bucketed):
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:
             why = "others may have new weights of buckets of a lost gradient"
-            where, name = "where workers crash or leave, or servers crash", type(self).__name__
+            where = "where workers crash or leave, or servers crash"
+            name = type(self).__name__
             expected = f"null {where}: {why}"
             raise InvalidSettingError(name, "bucket_bytes", expected, self.bucket_bytes)
         if self.compress is not None and self.accumulate > 1:
@@ -162,7 +164,8 @@ class SyncPS(Synchronous, Bucketed):
             servers.push(gradients)
 
     def in_buckets(self, node: Node) -> Role:
-        servers, buckets = Shards(node, self.shards), self.buckets(node)
+        servers = Shards(node, self.shards)
+        buckets = self.buckets(node)
         servers.announce()
         while True:
             weights = yield from servers.read()
@@ -258,7 +261,8 @@ class KSync(Synchronous):
 
     def until_overtaken(self, node: Node) -> Role:
         """Send a gradient unless the next update comes first."""
-        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers = Shards(node, self.shards)
+        encoder = self.encoder(node)
         servers.announce()
         while True:
             work = node.compute((yield from servers.read()))

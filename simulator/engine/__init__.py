@@ -81,7 +81,8 @@ def simulate(
         raise InvalidSettingError("simulate", "ensemble", expected, ensemble)
     cluster_seed = seed if cluster.seed is None else cluster.seed
     seeds = Seeds(cluster_seed, members)
-    task, evaluate = task or Timing(), evaluate or Evaluate()
+    task = task or Timing()
+    evaluate = evaluate or Evaluate()
     simulation = Simulation(
         cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record
     )

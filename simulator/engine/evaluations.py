@@ -33,9 +33,12 @@ class Evaluations:
         models: Sequence[Machine],
         slices: Mapping[int, slice],
     ) -> None:
-        self._simulation, self._learning = simulation, learning
-        self._evaluate, self._accuracy = evaluate, accuracy
-        self._models, self._slices = models, slices
+        self._simulation = simulation
+        self._learning = learning
+        self._evaluate = evaluate
+        self._accuracy = accuracy
+        self._models = models
+        self._slices = slices
         self._periods = 0
 
     def model(self) -> Tensor:
@@ -54,7 +57,8 @@ class Evaluations:
         if len(self._models) > 1 and not self._slices:
             nodes = self._live()
         simulation = self._simulation
-        progress, bytes_sent = simulation.progress(), simulation.bytes_sent()
+        progress = simulation.progress()
+        bytes_sent = simulation.bytes_sent()
         self._learning.evaluate(self.model(), progress, bytes_sent, nodes)
         # While events are replayed, measures are zeros and end nothing.
         if simulation.snapshots is not None and simulation.snapshots.replays:

@@ -22,7 +22,9 @@ class Roles:
     def __init__(
         self, env: Clock, node: Machine, roles: Sequence[Callable[[Machine], Role]]
     ) -> None:
-        self._env, self._node, self._roles = env, node, roles
+        self._env = env
+        self._node = node
+        self._roles = roles
         self._processes: list[RoleProcess] = []
         self.start()
 
@@ -102,7 +104,9 @@ class Faults:
         group: Callable[[int], Sequence[int]],
         transport: Transport,
     ) -> None:
-        self._machines, self._group, self._transport = machines, group, transport
+        self._machines = machines
+        self._group = group
+        self._transport = transport
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
         self.watcher: CrashWatcher | None = None

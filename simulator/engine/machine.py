@@ -62,14 +62,19 @@ class Machine(Node):
     ) -> None:
         # At most thirty attributes: up to there Python shares the keys of their dictionaries among
         # all nodes. What is read in every cycle is stored here, one lookup away.
-        self._services, self._env = services, services.env
-        self._pool, self._counters = services.pool, services.counters
-        self._transport, self._log = services.transport, services.log
+        self._services = services
+        self._env = services.env
+        self._pool = services.pool
+        self._counters = services.counters
+        self._transport = services.transport
+        self._log = services.log
         self._post = None  # the fast way to send, which no log sees
         if services.log is None:
             self._post = services.transport.post
-        self.rank, self.workers = rank, services.cluster.workers
-        self.group_size, self.model_bytes = services.group_size, services.model_bytes
+        self.rank = rank
+        self.workers = services.cluster.workers
+        self.group_size = services.group_size
+        self.model_bytes = services.model_bytes
         self.lock_step = services.lock_step
         self.version, self.weight, self.incarnation = 0, 1.0, 0
         self.mixings = -1  # setting the initial weights makes it 0
@@ -79,7 +84,9 @@ class Machine(Node):
         self.spent = [0.0, 0.0, 0.0, 0.0]
         self._peers: NodePeers | None = None  # made when it is needed
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
-        self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
+        self._durations = durations
+        self._slowdowns = slowdowns
+        self._batches = batches
         self._work: Work | None = None
         self._finished_work: Work | None = None  # the answer to every `work(0)`
         self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
@@ -105,7 +112,8 @@ class Machine(Node):
             seconds = apply_slowdowns(full_speed_seconds, now, self._slowdowns)
         promise = self._pool.promise
         gradient = promise(self.rank, self, weights, next(self._batches), read)
-        gradient.started, gradient.due = now, now + seconds
+        gradient.started = now
+        gradient.due = now + seconds
         self._counters.started += 1
         work = self._begin(gradient, seconds)
         if buckets:
@@ -148,7 +156,9 @@ class Machine(Node):
 
     def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
         gradient = self._pool.promise(self.rank, self, weights, batch)
-        gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
+        gradient.started = started
+        gradient.due = self._env.now
+        gradient.computed = self._env.now
         counters = self._counters
         counters.started += 1
         counters.computed += 1
@@ -253,7 +263,8 @@ class Machine(Node):
         precisions.
         """
         present = self._weights
-        shape, precision = getattr(weights, "shape", None), getattr(weights, "dtype", None)
+        shape = getattr(weights, "shape", None)
+        precision = getattr(weights, "dtype", None)
         if shape == present.shape and precision == present.dtype:
             return
         expected = f"a tensor {tuple(present.shape)} of {present.dtype}"
@@ -284,7 +295,8 @@ class Machine(Node):
         A worker's message is for the present incarnation of its receiver. A server answers the
         incarnation that asked, even if the worker has returned since.
         """
-        last_incarnation, target = self.mailbox.last_incarnation, message.receiver
+        last_incarnation = self.mailbox.last_incarnation
+        target = message.receiver
         if last_incarnation is None:
             return
         incarnation = target.incarnation
@@ -350,7 +362,8 @@ class Machine(Node):
             self._work.cancel()
         if self._outgoing:
             self._spend(SENDING)
-        self._outgoing, self._since = 0, self._env.now
+        self._outgoing = 0
+        self._since = self._env.now
         self.mailbox.clear()
         self._services.timers.crashed(self.rank)
         self.incarnation += 1
@@ -439,7 +452,8 @@ def deliver(message: Message) -> None:
         # Fast path: the same as `mailbox.deliver(message)`. `fast_path` is False where nodes crash,
         # a second untagged receive has waited, or a server takes time to receive.
         mailbox.first = None
-        receive.message, receive.callbacks = message, None
+        receive.message = message
+        receive.callbacks = None
         receive._value = value = (sender.rank, message.content)
         receive.role.resume(value)
     else:

@@ -104,7 +104,9 @@ class Mailbox:
 
     def clear(self) -> None:
         """Discard all messages and receives."""
-        self.first, self.mail, self._receives = None, NO_MAIL, NO_RECEIVES
+        self.first = None
+        self.mail = NO_MAIL
+        self._receives = NO_RECEIVES
 
     def _keep(self, tag: Hashable) -> Mail:
         """The messages with that tag."""

@@ -123,9 +123,11 @@ class Membership:
 
     def _check_progress(self) -> None:
         """End a run in which workers only come and go."""
-        services, computed = self._services, self._services.counters.computed
+        services = self._services
+        computed = self._services.counters.computed
         if computed != self._computed:
-            self._computed, self._in_vain = computed, 0
+            self._computed = computed
+            self._in_vain = 0
         self._in_vain += 1
         if self._in_vain > MAX_LEAVES + 10 * services.cluster.workers:
             updates = services.counters.applies

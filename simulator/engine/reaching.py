@@ -68,7 +68,8 @@ class Reached:
     """
 
     def __init__(self, simulation: Simulation) -> None:
-        self._simulation, self._digest = simulation, sha256()
+        self._simulation = simulation
+        self._digest = sha256()
         self._memories: dict[Any, int] = {}
         self.tensors: list[Tensor] = []
         pending: list[Any] = [simulation]

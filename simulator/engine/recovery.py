@@ -31,7 +31,8 @@ class Recovery:
     """
 
     def __init__(self, node: Machine, checkpoint: Checkpoint) -> None:
-        self._node, self._checkpoint = node, checkpoint
+        self._node = node
+        self._checkpoint = checkpoint
         self.owed: dict[int, None] = {}
         self._held: list[GradientPromise] = []
         self._pruned = 0
@@ -79,12 +80,15 @@ class Recovery:
         self.save_if_due(now)
         lost = self._node.version - self._version
         if lost:
-            self._node.weights, self._node.state = self._weights, self._state
+            self._node.weights = self._weights
+            self._node.state = self._state
         return lost
 
     def _save(self) -> None:
         node = self._node
-        self._weights, self._state, self._version = node.weights, node.state, node.version
+        self._weights = node.weights
+        self._state = node.state
+        self._version = node.version
 
 
 class Recoveries:
@@ -100,7 +104,8 @@ class Recoveries:
         self._applies = 0  # updates at the last crash
         self._in_vain = 0  # crashes in a row without an update
         for crash in cluster.server_downs:
-            rank, restore_seconds = SERVER - crash.shard, crash.restore_seconds
+            rank = SERVER - crash.shard
+            restore_seconds = crash.restore_seconds
             if crash.uptime is None:
                 services.env.daemon(crash.at or 0.0, partial(self._crash, rank, restore_seconds))
             else:

@@ -28,7 +28,8 @@ class Regrouping:
     """
 
     def __init__(self, services: Services, rule: CrashRule) -> None:
-        self._services, self._rule = services, rule
+        self._services = services
+        self._rule = rule
         self._running = True
         self._newcomers: set[int] = set()  # crashed since the meetings that they were part of
         self._meeting: Event | None = None
@@ -123,7 +124,9 @@ class Regrouping:
         """Stop all members at their last update."""
         if not self._running:
             return
-        self._running, self._boundary, self._holding = False, None, set()
+        self._running = False
+        self._boundary = None
+        self._holding = set()
         services, members = self._services, self._members()
         for node in members:
             services.faults.roles[node.rank].stop()
@@ -156,7 +159,8 @@ class Regrouping:
         source = None
         if self._rule.one_model or self._rule.shrinks:
             source = self._share_model(members)
-        self._running, services.members = True, members
+        self._running = True
+        services.members = members
         for node in self._members():
             node.regroup()
         for rank in members:
@@ -184,7 +188,8 @@ class Regrouping:
         for rank in self._newcomers.intersection(members):
             node = nodes[rank]
             if node is not source:
-                node.version, node.weights = source.version, source.weights
+                node.version = source.version
+                node.weights = source.weights
                 node.state = source.state
         return source
 
@@ -259,7 +264,8 @@ class ElasticNode(Machine):
 
     def regroup(self) -> None:
         """Restart among the present members, who are the new peers."""
-        self._peers, self.first_version = None, self.version
+        self._peers = None
+        self.first_version = self.version
 
     @property
     def steps(self) -> int:

@@ -73,8 +73,10 @@ class Round:
         self, env: Clock, schedule: LockStepSchedule, workers: int, under_way: Seconds
     ) -> None:
         """`under_way`: when the last message of each node in the rounds before arrives (s)."""
-        self._schedule, self._phases = schedule, schedule.phases(workers)
-        self._under_way, self._busy = under_way, np.zeros(workers)
+        self._schedule = schedule
+        self._phases = schedule.phases(workers)
+        self._under_way = under_way
+        self._busy = np.zeros(workers)
         self.joins: list[tuple[int, float, float]] = []
         self._values: list[Any] = [None] * workers
         self.nodes = [Participant(env) for _ in range(workers)]
@@ -137,10 +139,12 @@ class Rounds:
     """
 
     def __init__(self, env: Clock, cluster: Cluster, model_bytes: float) -> None:
-        self._env, self._workers = env, cluster.workers
+        self._env = env
+        self._workers = cluster.workers
         self._hops = Hops(cluster.network, cluster.workers, model_bytes)
         self._open: dict[Hashable, Round] = {}
-        self._sending, self._sent = np.zeros(cluster.workers), 0
+        self._sending = np.zeros(cluster.workers)
+        self._sent = 0
         self._bytes_sent = 0.0
         self._under_way = np.zeros(cluster.workers)
 
@@ -179,7 +183,8 @@ class Rounds:
             self._open[tag] = Round(self._env, schedule, self._workers, self._under_way)
         entered, now = self._open[tag], self._env._now
         source = value if gradient is None else gradient
-        started, due = getattr(source, "started", now), getattr(source, "due", now)
+        started = getattr(source, "started", now)
+        due = getattr(source, "due", now)
         event = entered.join(rank, value, now, started, due)
         if len(entered.joins) == self._workers:
             self._schedule(tag, entered, entered.total(params))

@@ -91,7 +91,8 @@ class Simulation:
         if cluster.ties == "random":
             ties = stream(seeds.cluster, TIES)
         self.env = Clock(ties, cluster.crash_moments)
-        self.trace, self.counters = Trace(self.env), Counters(task)
+        self.trace = Trace(self.env)
+        self.counters = Counters(task)
         self.log: MessageLog | None = None
         if record is not None and record.messages:
             self.log = MessageLog(self.env)
@@ -101,7 +102,9 @@ class Simulation:
         self.snapshots: Snapshots | None = None
         if stop.gradients is not None:
             self.counters.most_computed = stop.gradients
-        self._task, self._stop, self._watch = task, stop, watch
+        self._task = task
+        self._stop = stop
+        self._watch = watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
         self.model_bytes = bytes_of(task, start.shape[1])
         if cluster.network.message_bytes is not None:
@@ -113,7 +116,8 @@ class Simulation:
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self._connect(algorithm, seeds.cluster)
-        self._seed, self._generator = seeds.cluster, np.random.default_rng(0)
+        self._seed = seeds.cluster
+        self._generator = np.random.default_rng(0)
         self.choices: Callable[[int], np.random.Generator] = partial(stream, seeds.cluster, CHOICES)
         self._start_roles(algorithm, start, seeds)
         models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]

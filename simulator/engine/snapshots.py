@@ -62,7 +62,9 @@ class Snapshots:
     def __init__(
         self, save: Callable[[Snapshot], None], every: float, start: Snapshot | None = None
     ) -> None:
-        self._save, self._start, self._every = save, start, every
+        self._save = save
+        self._start = start
+        self._every = every
         self._due = monotonic() + every
         self.replays = False
 
@@ -75,9 +77,11 @@ class Snapshots:
         """
         if not simulation.pool.learns:
             return simulation.run()
-        self._simulation, simulation.snapshots = simulation, self
+        self._simulation = simulation
+        simulation.snapshots = self
         if self._start is not None:
-            self.replays, self._task = True, simulation.pool.task
+            self.replays = True
+            self._task = simulation.pool.task
             self._learn(Replayed(self._task))
         try:
             outcome = simulation.run()
@@ -93,7 +97,8 @@ class Snapshots:
 
     def applied(self) -> None:
         """Take a snapshot, or continue from `start`, if due, at the end of this instant."""
-        updates, clock = self._simulation.counters.applies, self._simulation.env
+        updates = self._simulation.counters.applies
+        clock = self._simulation.env
         if self._start is not None:
             if updates == self._start.updates:
                 clock.at_end_of_instant(partial(self._restore, self._start))
@@ -136,7 +141,10 @@ class Replayed:
     """A task whose gradients, losses and measures are zeros, after the first, which give types."""
 
     def __init__(self, task: Task) -> None:
-        self._task, self.batch, self.epoch, self.lanes = task, task.batch, task.epoch, task.lanes
+        self._task = task
+        self.batch = task.batch
+        self.epoch = task.epoch
+        self.lanes = task.lanes
         self._gradients: tuple[Tensor, Tensor] | None = None
         self._measures: Mapping[str, Tensor] | None = None
 

@@ -192,7 +192,10 @@ class StoppingCriteria:
     """
 
     def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counters, models: int) -> None:
-        self._stop, self._evaluate, self._counts, self._models = stop, evaluate, counts, models
+        self._stop = stop
+        self._evaluate = evaluate
+        self._counts = counts
+        self._models = models
         self._periods = 0
         self.applies = self.applied = 0.0
 
@@ -201,7 +204,8 @@ class StoppingCriteria:
 
         Afterwards `applies` and `applied` are those of the next limit or evaluation.
         """
-        limit, periods = self._stop.reached(progress), self._evaluate.period(progress)
+        limit = self._stop.reached(progress)
+        periods = self._evaluate.period(progress)
         evaluation = periods > self._periods
         self._periods = max(periods, self._periods)
         counts, models = self._counts, self._models

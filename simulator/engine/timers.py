@@ -23,7 +23,9 @@ class Timers:
     """
 
     def __init__(self, env: Clock, counters: Counters, all_gone: Callable[[], bool]) -> None:
-        self._env, self._counters, self._all_gone = env, counters, all_gone
+        self._env = env
+        self._counters = counters
+        self._all_gone = all_gone
         self._pending: dict[int, dict[Timeout, None]] = {}  # by rank, oldest first
         self._number = 0  # number of pending timers
         self._idle = 0  # timers in a row between which nothing happened

@@ -35,7 +35,9 @@ class EmptyWeights:
     def detach(self) -> "EmptyWeights":
         """An alias."""
         alias = object.__new__(EmptyWeights)
-        alias.shape, alias.stamp, alias.pieces = self.shape, None, ()
+        alias.shape = self.shape
+        alias.stamp = None
+        alias.pieces = ()
         return alias
 
     def numel(self) -> int:

@@ -182,7 +182,8 @@ class Gradient(Read):
         if self._value is None or not self._pool.releases:
             return
         self.weights = self.weights.new_empty((self.weights.shape[0], 0))
-        self._value, self._changes = None, RELEASED
+        self._value = None
+        self._changes = RELEASED
 
     def evaluate(self, leaves: Sequence["Gradient"]) -> None:
         self._pool.evaluate(leaves)
@@ -231,8 +232,10 @@ class GradientPiece(Derived, Read):
         self.columns, stamp = piece
         super().__init__((whole,), lambda value: value[:, self.columns])
         self._owner, self.version_read, self.mixed_read = stamp
-        self.whole, self.worker = whole, whole.worker
-        self.share, self.status = whole.share, IN_FLIGHT
+        self.whole = whole
+        self.worker = whole.worker
+        self.share = whole.share
+        self.status = IN_FLIGHT
 
     @property
     def weights(self) -> "Tensor":  # type: ignore[override]  # a view made when it is needed
@@ -244,12 +247,15 @@ class GradientPiece(Derived, Read):
             return None
         whole, pool = self.whole, self.whole._pool
         # Read before the status changes: afterwards the two properties answer the stored values.
-        self._staleness, self._mixings = self.staleness, self.mixings
+        self._staleness = self.staleness
+        self._mixings = self.mixings
         self.status = status
         last = all(piece.status != IN_FLIGHT for piece in whole._pieces.values())
         first = whole.status is IN_FLIGHT and (status == APPLIED or last)
         if first:
-            whole._staleness, whole._mixings, whole.status = self._staleness, self._mixings, status
+            whole._staleness = self._staleness
+            whole._mixings = self._mixings
+            whole.status = status
             if pool.learns:
                 pool.withdraw(whole)
         pool.on_resolved(self, whole, first)

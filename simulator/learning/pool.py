@@ -71,7 +71,9 @@ class GradientPool:
         memory: float | None = None,
         defer: bool = True,
     ) -> None:
-        self.task, self.on_resolved, self._defer = task, on_resolved, defer
+        self.task = task
+        self.on_resolved = on_resolved
+        self._defer = defer
         self._ensemble, params = start.shape
         self.learns = self.releases = params > 0
         self.no_losses = None
@@ -141,8 +143,11 @@ class GradientPool:
         if read is None:
             read = weights
         gradient = Gradient()
-        gradient._pool, gradient.worker, gradient.weights = self, worker, weights
-        gradient.batch, gradient._changes = batch, weights._version
+        gradient._pool = self
+        gradient.worker = worker
+        gradient.weights = weights
+        gradient.batch = batch
+        gradient._changes = weights._version
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         gradient._owner, gradient.version_read, gradient.mixed_read = stamp
         gradient._pieces = WHOLE
@@ -210,7 +215,8 @@ class GradientPool:
         else:
             values, losses = self.task.gradients(_stack_weights(weights), batches)
             for gradient, value, loss in zip(gradients, values, losses, strict=True):
-                gradient._value, gradient._losses = value, loss
+                gradient._value = value
+                gradient._losses = loss
         self.evaluated += len(gradients)
         self.calls += 1
 

@@ -50,7 +50,8 @@ class Derived(Promise):
 
     def __init__(self, sources: tuple[Promise, ...], operation: "Callable[..., Tensor]") -> None:
         self._value = None
-        self.sources, self._operation = sources, operation
+        self.sources = sources
+        self._operation = operation
 
     def compute_value(self) -> None:
         """Compute the value from those of its sources, which have all been computed."""

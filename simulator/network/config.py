@@ -165,10 +165,8 @@ class Network(Settings):
         if self.server_bandwidth is not None:
             _check_bandwidth("Network", "server_bandwidth", self.server_bandwidth)
             if self.colocated:
-                expected, got = (
-                    "null: a colocated server has a worker's card",
-                    self.server_bandwidth,
-                )
+                expected = "null: a colocated server has a worker's card"
+                got = self.server_bandwidth
                 raise InvalidSettingError("Network", "server_bandwidth", expected, got)
 
     def _check_beside_hosts(self) -> None:

@@ -41,7 +41,8 @@ class MaxMin:
     def join(self, flows: Iterable[Rated]) -> None:
         """Start to transfer the bytes `left` of `flows`, which are on their links already."""
         for flow in flows:
-            flow.group, flow.since = self, self._env.now
+            flow.group = self
+            flow.since = self._env.now
             flow.rate, flow.bottleneck = 0.0, None
             flow.end = math.nan  # makes an entry from an earlier stay outdated
             self._flows[flow] = None
@@ -182,7 +183,8 @@ class FairSharing:
     """
 
     def __init__(self, env: Clock) -> None:
-        self._env, self._general = env, MaxMin(env, self._star)
+        self._env = env
+        self._general = MaxMin(env, self._star)
         self._stars: dict[Link, ProcessorSharingStar] = {}
         self._numbers = itertools.count()
 

@@ -19,7 +19,9 @@ class Queued:
     __slots__ = ("passed", "route", "size", "timer")
 
     def __init__(self, size: float, route: tuple[Link, ...], passed: Passed) -> None:
-        self.size, self.route, self.passed = size, route, passed
+        self.size = size
+        self.route = route
+        self.passed = passed
         self.timer: Event | None = None
 
 

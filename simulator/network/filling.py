@@ -64,14 +64,16 @@ def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
 def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
     """The number of messages over each link, and these messages, link by link, from its start."""
     hops = routes.shape[1]
-    waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
+    waiting = np.zeros(links, np.int64)
+    starts = np.zeros(links + 1, np.int64)
     for message in range(count):
         for hop in range(hops):
             if routes[message, hop] >= 0:
                 waiting[routes[message, hop]] += 1
     for link in range(links):
         starts[link + 1] = starts[link] + waiting[link]
-    crossing, place = np.empty(starts[links], np.int64), starts[:links].copy()
+    crossing = np.empty(starts[links], np.int64)
+    place = starts[:links].copy()
     for message in range(count):
         for hop in range(hops):
             link = routes[message, hop]
@@ -116,8 +118,12 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     """
     links, hops = len(bandwidths), routes.shape[1]
     waiting, starts, crossing = messages_by_link(routes, count, links)
-    unallocated, rates, fixed = bandwidths.copy(), np.zeros(count), np.zeros(count, np.bool_)
-    levels, heap, size = np.empty(links), np.empty(links, np.int64), 0
+    unallocated = bandwidths.copy()
+    rates = np.zeros(count)
+    fixed = np.zeros(count, np.bool_)
+    levels = np.empty(links)
+    heap = np.empty(links, np.int64)
+    size = 0
     limits = may_limit(routes, count, bandwidths, waiting)
     later_levels, later, number, lowest = initial_levels(bandwidths, waiting, limits)
     ceiling, width = 0.0, CEILING_WIDTH
@@ -144,7 +150,8 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
                 continue
             if level > ceiling:
                 # `lowest` may then be too high; it only determines how far the ceiling rises
-                later_levels[number], later[number] = level, link
+                later_levels[number] = level
+                later[number] = link
                 number += 1
             else:
                 level = levels[0]  # may be higher, by rounding
@@ -152,7 +159,8 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
                 for index in range(starts[link], starts[link + 1]):
                     message = crossing[index]
                     if not fixed[message]:
-                        fixed[message], rates[message] = True, level
+                        fixed[message] = True
+                        rates[message] = level
                         growing -= 1
                         for hop in range(hops):
                             crossed = routes[message, hop]
@@ -160,7 +168,8 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
                                 unallocated[crossed] -= level
                                 waiting[crossed] -= 1
         size -= 1
-        levels[0], heap[0] = levels[size], heap[size]
+        levels[0] = levels[size]
+        heap[0] = heap[size]
         sink(levels, heap, 0, size)
     return rates
 
@@ -170,11 +179,13 @@ def initial_levels(
 ) -> tuple[Doubles, Indices, int, float]:
     """The levels of links that may limit, their numbers, how many they are, the lowest level."""
     links, number, lowest = len(bandwidths), 0, math.inf
-    levels, numbers = np.empty(links), np.empty(links, np.int64)
+    levels = np.empty(links)
+    numbers = np.empty(links, np.int64)
     for link in range(links):
         if limits[link]:
             level = bandwidths[link] / waiting[link]
-            levels[number], numbers[number] = level, link
+            levels[number] = level
+            numbers[number] = link
             number += 1
             lowest = min(lowest, level)
     return levels, numbers, number, lowest
@@ -206,7 +217,8 @@ def raise_ceiling(
             levels[size], heap[size] = level, link
             size += 1
         else:
-            later_levels[kept], later[kept] = level, link
+            later_levels[kept] = level
+            later[kept] = link
             kept += 1
             lowest = min(lowest, level)
     for index in range(size // 2 - 1, -1, -1):
@@ -224,7 +236,8 @@ def sink(levels: Doubles, heap: Indices, index: int, size: int) -> None:
             child = other
         if is_before(level, link, levels[child], heap[child]):
             break
-        levels[index], heap[index] = levels[child], heap[child]
+        levels[index] = levels[child]
+        heap[index] = heap[child]
         index = child
     levels[index], heap[index] = level, link
 

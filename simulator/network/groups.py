@@ -175,7 +175,8 @@ class Trunks:
 
         groups = network.groups
         assert groups is not None
-        self._size, self._servers = network.host_size, groups.servers
+        self._size = network.host_size
+        self._servers = groups.servers
         members = groups.ranks(workers)
         self._switch: dict[int, Switch] = {}
         for group, ranks in enumerate(members):

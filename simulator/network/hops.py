@@ -78,8 +78,11 @@ class Hops:
         speeds = np.full(workers, network.bandwidth)
         for card in network.cards:
             speeds[card.worker] = card.bandwidth
-        self._speeds, self._network, self._model_bytes = speeds, network, model_bytes
-        self._fair, self.rendezvous = network.sharing == "fair", network.rendezvous
+        self._speeds = speeds
+        self._network = network
+        self._model_bytes = model_bytes
+        self._fair = network.sharing == "fair"
+        self.rendezvous = network.rendezvous
         self._routes: dict[tuple[Any, Any, float], Route] = {}
         apart = network.hosts is None and network.groups is None  # nothing but cards is shared
         self.even = apart and not network.cards and not network.links
@@ -93,7 +96,8 @@ class Hops:
             if len(self._routes) > MAX_ROUTES:
                 self._routes.clear()
             ranks = np.arange(len(self._speeds))
-            to, receives = step.to(ranks), step.source(ranks) >= 0
+            to = step.to(ranks)
+            receives = step.source(ranks) >= 0
             size = step.size * self._model_bytes
             times = self._times(size, to)
             self._routes[key] = Route(to.tolist(), receives.tolist(), times, size)

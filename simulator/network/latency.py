@@ -21,7 +21,9 @@ class Latencies:
     """
 
     def __init__(self, env: Clock, network: Network, seed: int) -> None:
-        self._env, self._network, self._seed = env, network, seed
+        self._env = env
+        self._network = network
+        self._seed = seed
         self._generator = np.random.default_rng(0)
         self._streams: dict[int, Durations] = {}
         # (left, latency, arrival)

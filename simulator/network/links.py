@@ -54,8 +54,12 @@ class Rated:
     )
 
     def __init__(self, number: int, size: float, route: tuple["Link", ...], passed: Passed) -> None:
-        self.size, self.route, self.passed = size, route, passed
-        self.number, self.left, self.since = number, size, 0.0
+        self.size = size
+        self.route = route
+        self.passed = passed
+        self.number = number
+        self.left = size
+        self.since = 0.0
         self.end = math.nan  # differs from every entry of a heap
         self.rate, self.share = 0.0, 0.0
         self.cap, self.bound = math.inf, False
@@ -96,7 +100,9 @@ class Link:
     def __init__(self, bandwidth: float, steps: StepFunction | None = None) -> None:
         self.bandwidth = self.unallocated = bandwidth
         self.steps = steps
-        self.free, self.level, self.waiting = 0.0, math.inf, 0
+        self.free = 0.0
+        self.level = math.inf
+        self.waiting = 0
         self.flows: dict[Rated, None] = {}
 
 
@@ -120,7 +126,8 @@ class Timer:
     __slots__ = ("_armed", "_at", "_callback", "_env", "_event")
 
     def __init__(self, env: Clock, callback: Callable[[], None]) -> None:
-        self._env, self._callback = env, callback
+        self._env = env
+        self._callback = callback
         self._event: Event | None = None
         self._at = self._armed = 0.0
 

@@ -101,7 +101,8 @@ class LockStep:
             under_way: as in `Tally`, of the messages before.
             busy: moments until which nodes compute; they count as sending only from then on.
         """
-        self._routes, self._hops = [[hops.route(step) for step in phase] for phase in phases], hops
+        self._routes = [[hops.route(step) for step in phase] for phase in phases]
+        self._hops = hops
         self._events: list[StepEvent] = [
             (time, since, since, place, RECEIVED, rank, -1)
             for place, (rank, time, since) in enumerate(joins)
@@ -116,7 +117,8 @@ class LockStep:
         self._busy: list[float] = busy.tolist()
         self._sending = [0.0] * workers
         self._arrived: list[Counter[int]] = [Counter() for _ in range(workers)]  # by phase
-        self._phase, self._began = [-1] * workers, [math.inf] * workers
+        self._phase = [-1] * workers
+        self._began = [math.inf] * workers
         # the departures that nodes await in their phases, and the numbers of messages
         self._departs: list[StepEvent | None] = [None] * workers
         self._awaited = [0] * workers
@@ -186,7 +188,8 @@ class LockStep:
                 self._sending[rank] += self._seconds(rank, time)
                 del self._arrived[rank][phase]
             phase += 1
-            self._phase[rank], self._began[rank] = phase, time
+            self._phase[rank] = phase
+            self._began[rank] = time
             if phase == len(self._routes):
                 self.ends.append(event)
                 return
@@ -220,7 +223,8 @@ class LockStep:
             else:  # without bytes, it leaves at once
                 continue
             last = complete if last is None else max(last, complete)
-        self._departs[rank], self._awaited[rank] = last, awaited
+        self._departs[rank] = last
+        self._awaited[rank] = awaited
 
 
 def finishes(ends: Sequence[StepEvent]) -> list[Finish]:
@@ -263,7 +267,8 @@ def rotate(
         bytes_sent += workers * route.size
     order = [(last - back) % workers for back in range(1, workers + 1)]
     ends = [Finish(start, [rank]) for rank in order[:-2]] + [Finish(start, order[-2:])]
-    seconds_of_all, under_way = np.full(workers, sending), np.full(workers, start)
+    seconds_of_all = np.full(workers, sending)
+    under_way = np.full(workers, start)
     sent = workers * len(steps)
     return ends, Tally(seconds_of_all, under_way, sent, sent, bytes_sent)
 
@@ -277,7 +282,8 @@ def go_round(
     they have not begun together.
     """
     workers = len(joins)
-    ready, sending = np.empty(workers), np.zeros(workers)
+    ready = np.empty(workers)
+    sending = np.zeros(workers)
     bytes_sent = 0.0
     for rank, time, _ in joins:
         ready[rank] = time

@@ -65,7 +65,9 @@ def fill(flows: Iterable[Rated]) -> list[Link]:
     heap = []
     for index, link in enumerate(links):
         crossing = link.flows
-        link.level, link.unallocated, link.waiting = math.inf, link.bandwidth, 0
+        link.level = math.inf
+        link.unallocated = link.bandwidth
+        link.waiting = 0
         for flow in crossing:
             link.unallocated -= flow.share
             if flow.bottleneck is None:
@@ -82,7 +84,8 @@ def fill(flows: Iterable[Rated]) -> list[Link]:
             link.level = share
             for flow in link.flows:
                 if flow.bottleneck is None:
-                    flow.share, flow.bottleneck = share, link
+                    flow.share = share
+                    flow.bottleneck = link
                     for crossed in flow.route:
                         crossed.unallocated -= share
                         crossed.waiting -= 1

@@ -102,7 +102,8 @@ def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -
     total = sum(out.values())
     if total > 1 + ROUNDING:
         rule = "weights that add up to at most 1 along the out-edges of every node"
-        expected, got = f"{rule}, for mixing {name}", f"{total:g} at {rank}"
+        expected = f"{rule}, for mixing {name}"
+        got = f"{total:g} at {rank}"
         raise InvalidSettingError(type(topology).__name__, "weight", expected, got)
     if into == out:
         into = out  # one dictionary saves memory
@@ -147,7 +148,9 @@ class NodePeers:
     __slots__ = ("_mixings", "_neighbours", "_period", "_rank", "_topology", "_workers")
 
     def __init__(self, topology: Topology, rank: int, workers: int) -> None:
-        self._topology, self._rank, self._workers = topology, rank, workers
+        self._topology = topology
+        self._rank = rank
+        self._workers = workers
         self._period = topology.period(workers)
         self._neighbours: dict[int, tuple[Ranks, Ranks]] = {}  # by the step of the period
         self._mixings: dict[str, dict[int, Mixing]] = {}  # by name and step

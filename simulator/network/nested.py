@@ -96,7 +96,8 @@ class CompiledMaxMin(NestedMaxMin):
             self._messages.append(flow)
             numbers = [self._number(link) for link in flow.route]
             self._make_room(row, len(numbers))
-            self._routes[row], self._routes[row, : len(numbers)] = -1, numbers
+            self._routes[row] = -1
+            self._routes[row, : len(numbers)] = numbers
             self._table[row] = flow.left, 0.0, self._env.now, math.inf, flow.size
             self._touch(flow)
 
@@ -121,11 +122,14 @@ class CompiledMaxMin(NestedMaxMin):
         self._touch(flow)
 
     def _forget(self, flow: Rated) -> None:
-        row, last = self._rows.pop(flow), self._messages.pop()
+        row = self._rows.pop(flow)
+        last = self._messages.pop()
         if last is not flow:
             end = len(self._messages)
-            self._messages[row], self._rows[last] = last, row
-            self._routes[row], self._table[row] = self._routes[end], self._table[end]
+            self._messages[row] = last
+            self._rows[last] = row
+            self._routes[row] = self._routes[end]
+            self._table[row] = self._table[end]
 
     def _hand_over(self, flow: Rated) -> None:
         left, rate, since, *_ = self._table[self._rows[flow]].tolist()

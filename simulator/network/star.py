@@ -39,14 +39,19 @@ class ProcessorSharingStar:
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
-        self._env, self.link, self._timer = env, link, Timer(env, self.complete)
+        self._env = env
+        self.link = link
+        self._timer = Timer(env, self.complete)
         self._reset()
 
     def _reset(self) -> None:
         # below the bandwidth, smallest first; the first `_bound` of them bind
         self._caps: list[StarEntry] = []
-        self._bound, self._unallocated, self._level = 0, self.link.bandwidth, math.inf
-        self._virtual_service, self._since = 0.0, self._env.now
+        self._bound = 0
+        self._unallocated = self.link.bandwidth
+        self._level = math.inf
+        self._virtual_service = 0.0
+        self._since = self._env.now
         # both heaps may hold outdated entries
         # heap of the virtual service at which unbound messages end
         self._unbound_ends: list[StarEntry] = []
@@ -106,36 +111,36 @@ class ProcessorSharingStar:
 
     def _free(self, flow: Rated) -> None:
         """Give `flow` the level as its rate."""
-        flow.bound, flow.end = False, self._virtual_service + flow.left
+        flow.bound = False
+        flow.end = self._virtual_service + flow.left
         heappush(self._unbound_ends, (flow.end, flow.number, flow))
 
     def _bind(self, flow: Rated) -> None:
         """Give `flow` its cap as its rate."""
         self._update(flow)
-        flow.bound, flow.end = True, self._since + flow.left / flow.cap
+        flow.bound = True
+        flow.end = self._since + flow.left / flow.cap
         heappush(self._bound_ends, (flow.end, flow.number, flow))
-        self._bound, self._unallocated, self._moved = (
-            self._bound + 1,
-            self._unallocated - flow.cap,
-            self._moved + 1,
-        )
+        self._bound += 1
+        self._unallocated -= flow.cap
+        self._moved += 1
 
     def _unbind(self, flow: Rated) -> None:
         self._update(flow)
         self._free(flow)
-        self._bound, self._unallocated, self._moved = (
-            self._bound - 1,
-            self._unallocated + flow.cap,
-            self._moved + 1,
-        )
+        self._bound -= 1
+        self._unallocated += flow.cap
+        self._moved += 1
 
     def _remove(self, flow: Rated) -> None:
         flow.leave()
         if flow.cap < self.link.bandwidth:
             del self._caps[bisect_left(self._caps, (flow.cap, flow.number))]
         if flow.bound:
-            self._bound, self._unallocated = self._bound - 1, self._unallocated + flow.cap
-        flow.end, self._moved = math.nan, self._moved + 1
+            self._bound -= 1
+            self._unallocated += flow.cap
+        flow.end = math.nan
+        self._moved = self._moved + 1
 
     def _reschedule(self) -> None:
         """After a join or a departure: find the level, the bound messages, and the first end."""

@@ -39,7 +39,8 @@ class Transfer:
     __slots__ = ("flow", "receiver", "scheduled", "sender")
 
     def __init__(self, sender: int, receiver: int) -> None:
-        self.sender, self.receiver = sender, receiver
+        self.sender = sender
+        self.receiver = receiver
         self.flow: Any = None
         self.scheduled = False
 
@@ -65,7 +66,10 @@ class Transport:
     ) -> None:
         """`seed` is the seed of drawn latencies."""
         topology.check(workers)
-        self._env, self._network, self._topology, self._workers = env, network, topology, workers
+        self._env = env
+        self._network = network
+        self._topology = topology
+        self._workers = workers
         self.post: Callable[[Event], None] | None = None
         if network.unlimited and not crashes:
             self.post = env.after_seconds(cast(float, network.latency))
@@ -89,7 +93,8 @@ class Transport:
         self._path = lru_cache(maxsize=2**16)(self._between)
         self._transfers: dict[Event, Transfer] | None = {} if crashes else None
         self._departures: dict[Any, Departure] = {}  # of messages with bytes still to leave
-        self._under_way, self._most_under_way = 0, MANY_MESSAGES + 4 * workers**2
+        self._under_way = 0
+        self._most_under_way = MANY_MESSAGES + 4 * workers**2
         self._leaving: list[float] = []  # when messages under way will have left, if known (s)
         self._most_leaving = MANY_MESSAGES  # above it, those that have left are removed
         self._departed = Departure(env)
@@ -283,7 +288,8 @@ class Transport:
         Args:
             between: the bandwidth of the pair's link, None without one.
         """
-        up, down = self._network.card_bandwidth(start), self._network.card_bandwidth(end)
+        up = self._network.card_bandwidth(start)
+        down = self._network.card_bandwidth(end)
         bandwidths: dict[Ends, float | None] = {}
         if self._network.wiring == "pairs":
             bandwidths[start, end] = min(up, down) if between is None else between

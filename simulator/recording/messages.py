@@ -52,7 +52,9 @@ class MessageLog:
         self._under_way: dict[Message, int] = {}
         # for each gradient that a message carries, the row of the message and the gradient's key
         self._carrier = array("q")
-        self._worker, self._target, self._started = array("i"), array("i"), array("d")
+        self._worker = array("i")
+        self._target = array("i")
+        self._started = array("d")
 
     def sent(self, message: Message, size: float) -> None:
         """Record that `message`, of `size` bytes, is sent now."""

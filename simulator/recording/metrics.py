@@ -101,14 +101,18 @@ class Learning:
     def __init__(
         self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False
     ) -> None:
-        self.spread, self._every_node = Spread(), every_node
+        self.spread = Spread()
+        self._every_node = every_node
         self._models: list[Tensor] | None = [] if keep_models else None
-        self.task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
+        self.task = task
+        self._ensemble = start.shape[0]
+        self.learns = start.shape[1] > 0
         self._losses: list[Tensor] = []  # not stacked yet, `(ensemble,)`
         self._stacks: list[Tensor] = []  # the losses before, `(STACKED, ensemble)`
         self._moments: list[tuple[float, float]] = []  # updates and time of each loss
         self._max_losses = FOLD if start.device.type == "cpu" else FOLD_ON_GPU
-        self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
+        self._total = torch.zeros(self._ensemble, dtype=torch.float64)
+        self._count = 0
         self._rows: list[RunProgress] = []
         self._bytes_sent: list[float] = []  # up to each row
         self._measures: list[dict[str, Tensor]] = []
@@ -169,7 +173,8 @@ class Learning:
         if self._count:
             losses = self._total / self._count
         # `train_loss` is a mean since the last evaluation.
-        self._total, self._count = torch.zeros_like(self._total), 0
+        self._total = torch.zeros_like(self._total)
+        self._count = 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
         self._bytes_sent.append(bytes_sent)

@@ -93,7 +93,8 @@ class TraceColumns(dict[str, NDArray[Any]]):
     )
 
     def __init__(self, columns: Columns, arrived: NDArray[np.float64] | None = None) -> None:
-        self._columns, self._arrived = columns, arrived
+        self._columns = columns
+        self._arrived = arrived
 
     def arriving(self, arrived: NDArray[np.float64]) -> "TraceColumns":
         """The same columns with the moments (s) at which the gradients arrived."""

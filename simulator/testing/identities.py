@@ -133,7 +133,9 @@ def check_deferral(trial: Trial) -> None:
 def check_counts(trial: Trial) -> None:
     """Each gradient and message has one final status; no time runs backwards, no staleness < 0."""
     outcome = trial.outcome
-    rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
+    rows = outcome.updates
+    counts = outcome.gradients
+    messages = outcome.messages
     ended_counts = {
         status: count for status, count in counts.items() if status not in ("started", "in flight")
     }
@@ -152,7 +154,9 @@ def check_counts(trial: Trial) -> None:
     _expect(sum(messages.values()) == 2 * messages["sent"], f"messages: {messages}")
     smallest = min(*counts.values(), *messages.values())
     _expect(smallest >= 0, f"gradients: {counts}, messages: {messages}")
-    time, started, computed = rows["time"], rows["started"], rows["computed"]
+    time = rows["time"]
+    started = rows["started"]
+    computed = rows["computed"]
     in_order = (np.diff(time) >= 0).all()
     _expect(in_order, "a gradient was resolved before one that was resolved earlier")
     existed = (rows["staleness"] >= 0).all()
@@ -313,7 +317,8 @@ def _expect_equal(
         raise Broken(f"{who} differ in the {name} of gradient {place}, in order of resolution")
     weights, other_weights = one.weights, other.weights
     if row is not None:
-        weights, other_weights = weights[row], other_weights[other_row]
+        weights = weights[row]
+        other_weights = other_weights[other_row]
     if weights.shape != other_weights.shape:
         raise Broken(f"{who} differ: their final weights have different shapes")
     if not torch.allclose(weights, other_weights, rtol=0, atol=0, equal_nan=True):

@@ -56,7 +56,8 @@ class RoleProcess(Process):
 
     def _end(self, error: Exception) -> None:
         """End like the role: it returned, raised `error`, or yielded no event."""
-        self._ok, self._value = isinstance(error, StopIteration), error
+        self._ok = isinstance(error, StopIteration)
+        self._value = error
         # An AttributeError while the generator has a frame is not its own: `callbacks` is missing.
         if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
             got = error.obj

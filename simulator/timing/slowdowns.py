@@ -329,7 +329,8 @@ def apply_slowdowns(
     time, left = now, seconds
     while True:
         factors, untils = zip(*(slowdown.at(time) for slowdown in slowdowns), strict=True)
-        factor, until = float(math.prod(factors)), float(min(untils))
+        factor = float(math.prod(factors))
+        until = float(min(untils))
         if not 0 < factor < math.inf or until <= time:  # a plugin's; else the loop would not end
             expected = "a positive factor that holds for a while"
             got = (factor, until)

@@ -21,7 +21,8 @@ class StepFunction:
     __slots__ = ("moments", "values")
 
     def __init__(self, moments: Sequence[float], values: Sequence[Any]) -> None:
-        self.moments, self.values = moments, values
+        self.moments = moments
+        self.values = values
 
     @classmethod
     def sample(cls, moments: Iterable[float], value: Callable[[float], Any]) -> "StepFunction":

@@ -34,7 +34,8 @@ class StoredStream:
     __slots__ = ("_shared", "_state")
 
     def __init__(self, shared: np.random.Generator, seed: int, purpose: int, rank: int) -> None:
-        self._shared, self._state = shared, words(stream(seed, purpose, rank))
+        self._shared = shared
+        self._state = words(stream(seed, purpose, rank))
 
     def draw(self, draws: Callable[[np.random.Generator], Drawn]) -> Drawn:
         """The result of `draws(generator)`, which has the stream's state in this call only."""
@@ -62,7 +63,9 @@ class Streams(Sequence[np.random.Generator]):
     __slots__ = ("_generators", "_purpose", "_rank", "_seeds")
 
     def __init__(self, seeds: Sequence[int], purpose: int, rank: int) -> None:
-        self._seeds, self._purpose, self._rank = seeds, purpose, rank
+        self._seeds = seeds
+        self._purpose = purpose
+        self._rank = rank
         self._generators: dict[int, np.random.Generator] | None = None
 
     def __getitem__(self, index: Any) -> Any:

@@ -238,5 +238,6 @@ def _find_sharpest(task: Any, weights: Tensor, batch: Any) -> tuple[float, Tenso
             task.hessian_products(weights[None, None], direction[None, None], [batch])[0, 0]
             + DECAY * direction
         )
-        sharpness, direction = float(product @ direction), product / product.norm()
+        sharpness = float(product @ direction)
+        direction = product / product.norm()
     return sharpness, direction

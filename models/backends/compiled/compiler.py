@@ -110,7 +110,8 @@ def _widest_vectors() -> Iterator[None]:
     from numba import config
     from numba.core.registry import cpu_target
 
-    settings, kept = vars(config), vars(cpu_target)
+    settings = vars(config)
+    kept = vars(cpu_target)
     before = {name: settings[name] for name in ("CPU_NAME", "CPU_FEATURES")}
     others = {name: kept[name] for name in CONTEXTS if name in kept}
     features = f"{binding.get_host_cpu_features().flatten()},-prefer-256-bit"

@@ -136,7 +136,8 @@ def add_places(x: Floats, places: int, scratch: Floats) -> Any:
 
 def transpose(x: Floats, rows: Any, columns: Any, x_apart: Any, y: Floats, y_apart: Any) -> None:
     """y' = x for a matrix x `(rows, columns)`; `apart` are the numbers from a row to the next."""
-    whole_rows, whole_columns = rows - rows % TILE, columns - columns % TILE
+    whole_rows = rows - rows % TILE
+    whole_columns = columns - columns % TILE
     for m in range(0, whole_rows, TILE):
         for n in range(0, whole_columns, TILE):
             transpose_block(x[m * x_apart + n :], x_apart, y[n * y_apart + m :], y_apart)
@@ -160,7 +161,8 @@ def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> No
 def add_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
     """Add to `length` numbers from each of the places `ys` of y those from the places `xs` of x."""
     for k in range(len(xs)):
-        source, target = x[xs[k] : xs[k] + length], y[ys[k] : ys[k] + length]
+        source = x[xs[k] : xs[k] + length]
+        target = y[ys[k] : ys[k] + length]
         for n in range(min(len(source), len(target))):
             target[n] += source[n]
 
@@ -168,7 +170,8 @@ def add_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) 
 def copy_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
     """`add_segments`, to zeros."""
     for k in range(len(xs)):
-        source, target = x[xs[k] : xs[k] + length], y[ys[k] : ys[k] + length]
+        source = x[xs[k] : xs[k] + length]
+        target = y[ys[k] : ys[k] + length]
         for n in range(min(len(source), len(target))):
             target[n] = source[n]
 
@@ -192,16 +195,20 @@ def pool(x: Floats, places: Integers, window: Integers, y: Floats, winners: Floa
     time, for speed: it has an even number of them, of which the last may be there twice.
     """
     for k in range(len(places)):
-        largest, winner = row_of(y, k * SAMPLES), row_of(winners, k * SAMPLES)
-        one, other = row_of(x, places[k] + window[0]), row_of(x, places[k] + window[1])
+        largest = row_of(y, k * SAMPLES)
+        winner = row_of(winners, k * SAMPLES)
+        one = row_of(x, places[k] + window[0])
+        other = row_of(x, places[k] + window[1])
         for b in range(SAMPLES):
             # Conditional expressions, since numba makes vector instructions of them.
             is_greater = (other[b] > one[b]) | (other[b] != other[b])  # true for NaN
             largest[b] = other[b] if is_greater else one[b]
             winner[b] = ONE if is_greater else ZERO
         for t in range(2, len(window), 2):
-            one, other = row_of(x, places[k] + window[t]), row_of(x, places[k] + window[t + 1])
-            number, next_number = np.float32(t), np.float32(t + 1)
+            one = row_of(x, places[k] + window[t])
+            other = row_of(x, places[k] + window[t + 1])
+            number = np.float32(t)
+            next_number = np.float32(t + 1)
             for b in range(SAMPLES):
                 is_greater = (one[b] > largest[b]) | (one[b] != one[b])
                 value = one[b] if is_greater else largest[b]
@@ -214,9 +221,11 @@ def pool(x: Floats, places: Integers, window: Integers, y: Floats, winners: Floa
 def unpool(gy: Floats, winners: Floats, places: Integers, window: Integers, gx: Floats) -> None:
     """Add the gradient at each place of a channel to that of its winner."""
     for k in range(len(places)):
-        gradient, winner = row_of(gy, k * SAMPLES), row_of(winners, k * SAMPLES)
+        gradient = row_of(gy, k * SAMPLES)
+        winner = row_of(winners, k * SAMPLES)
         for t in range(len(window)):
-            target, number = row_of(gx, places[k] + window[t]), np.float32(t)
+            target = row_of(gx, places[k] + window[t])
+            number = np.float32(t)
             for b in range(SAMPLES):
                 target[b] += gradient[b] if winner[b] == number else ZERO
 
@@ -250,8 +259,10 @@ def add_up(x: Floats, sums: Floats) -> None:
     """Add x[k, b] over rows k to sums[b]. Four rows at a time, as below, for speed."""
     whole = len(x) // SAMPLES // 4
     for k in range(whole):
-        one, two = row_of(x, 4 * k * SAMPLES), row_of(x, (4 * k + 1) * SAMPLES)
-        three, four = row_of(x, (4 * k + 2) * SAMPLES), row_of(x, (4 * k + 3) * SAMPLES)
+        one = row_of(x, 4 * k * SAMPLES)
+        two = row_of(x, (4 * k + 1) * SAMPLES)
+        three = row_of(x, (4 * k + 2) * SAMPLES)
+        four = row_of(x, (4 * k + 3) * SAMPLES)
         for b in range(SAMPLES):
             sums[b] += (one[b] + two[b]) + (three[b] + four[b])
     for start in range(4 * whole * SAMPLES, len(x), SAMPLES):
@@ -264,11 +275,15 @@ def add_spread(x: Floats, mean: Floats, sums: Floats, squares: Floats) -> None:
     """Add x[k, b] - mean[b] over rows k to sums[b], and its square to squares[b]."""
     whole = len(x) // SAMPLES // 4
     for k in range(whole):
-        one, two = row_of(x, 4 * k * SAMPLES), row_of(x, (4 * k + 1) * SAMPLES)
-        three, four = row_of(x, (4 * k + 2) * SAMPLES), row_of(x, (4 * k + 3) * SAMPLES)
+        one = row_of(x, 4 * k * SAMPLES)
+        two = row_of(x, (4 * k + 1) * SAMPLES)
+        three = row_of(x, (4 * k + 2) * SAMPLES)
+        four = row_of(x, (4 * k + 3) * SAMPLES)
         for b in range(SAMPLES):
-            first, second = one[b] - mean[b], two[b] - mean[b]
-            third, fourth = three[b] - mean[b], four[b] - mean[b]
+            first = one[b] - mean[b]
+            second = two[b] - mean[b]
+            third = three[b] - mean[b]
+            fourth = four[b] - mean[b]
             sums[b] += (first + second) + (third + fourth)
             squares[b] += (first * first + second * second) + (third * third + fourth * fourth)
     for start in range(4 * whole * SAMPLES, len(x), SAMPLES):
@@ -283,12 +298,15 @@ def add_deviations(x: Floats, mean: Floats, factor: Floats, sums: Floats) -> Non
     """Add factor[k, b] (x[k, b] - mean[b]) over rows k to sums[b]."""
     whole = len(x) // SAMPLES // 2
     for k in range(whole):
-        one, two = row_of(x, 2 * k * SAMPLES), row_of(x, (2 * k + 1) * SAMPLES)
-        first, second = row_of(factor, 2 * k * SAMPLES), row_of(factor, (2 * k + 1) * SAMPLES)
+        one = row_of(x, 2 * k * SAMPLES)
+        two = row_of(x, (2 * k + 1) * SAMPLES)
+        first = row_of(factor, 2 * k * SAMPLES)
+        second = row_of(factor, (2 * k + 1) * SAMPLES)
         for b in range(SAMPLES):
             sums[b] += first[b] * (one[b] - mean[b]) + second[b] * (two[b] - mean[b])
     for start in range(2 * whole * SAMPLES, len(x), SAMPLES):
-        row, own = row_of(x, start), row_of(factor, start)
+        row = row_of(x, start)
+        own = row_of(factor, start)
         for b in range(SAMPLES):
             sums[b] += own[b] * (row[b] - mean[b])
 
@@ -313,7 +331,8 @@ def normalise_group(
     """
     size = len(x) // len(gains)
     count = np.float32(len(x) // SAMPLES * max(batch, 1))
-    mean, scale = row_of(kept, 0), row_of(kept, SAMPLES)
+    mean = row_of(kept, 0)
+    scale = row_of(kept, SAMPLES)
     rest = row_of(y, 0)  # y is free until the last loop
     set_all(kept[: 2 * SAMPLES], ZERO)
     set_all(rest, ZERO)
@@ -330,8 +349,10 @@ def normalise_group(
         mean[b] += rest[b] / count
         scale[b] = ONE / np.sqrt(scale[b] / count + eps)
     for start in range(0, len(x), SAMPLES):
-        gain, bias = gains[start // size], biases[start // size]
-        values, target = row_of(x, start), row_of(y, start)
+        gain = gains[start // size]
+        bias = biases[start // size]
+        values = row_of(x, start)
+        target = row_of(y, start)
         for b in range(SAMPLES):
             target[b] = gain * ((values[b] - mean[b]) * scale[b]) + bias
 
@@ -355,13 +376,17 @@ def denormalise_group(
     """
     size = len(x) // len(gains)
     count = np.float32(len(x) // SAMPLES * max(batch, 1))
-    mean, scale = row_of(kept, 0), row_of(kept, SAMPLES)
-    first, second = row_of(scratch, 0), row_of(scratch, SAMPLES)
-    plain, product = row_of(scratch, 2 * SAMPLES), row_of(scratch, 3 * SAMPLES)
+    mean = row_of(kept, 0)
+    scale = row_of(kept, SAMPLES)
+    first = row_of(scratch, 0)
+    second = row_of(scratch, SAMPLES)
+    plain = row_of(scratch, 2 * SAMPLES)
+    product = row_of(scratch, 3 * SAMPLES)
     set_all(scratch[: 2 * SAMPLES], ZERO)
     for channel in range(len(gains)):
         set_all(scratch[2 * SAMPLES : 4 * SAMPLES], ZERO)
-        start, end = channel * size, (channel + 1) * size
+        start = channel * size
+        end = (channel + 1) * size
         add_up(gy[start:end], plain)
         add_deviations(x[start:end], mean, gy[start:end], product)
         for b in range(SAMPLES):
@@ -378,7 +403,9 @@ def denormalise_group(
         second[b] /= count
     for start in range(0, len(x), SAMPLES):
         gain = gains[start // size]
-        values, gradient, target = row_of(x, start), row_of(gy, start), row_of(gx, start)
+        values = row_of(x, start)
+        gradient = row_of(gy, start)
+        target = row_of(gx, start)
         for b in range(SAMPLES):
             z = (values[b] - mean[b]) * scale[b]
             target[b] += scale[b] * (gain * gradient[b] - first[b] - z * second[b])
@@ -445,7 +472,8 @@ def cross_entropy(
     With p = softmax(y) of a sample with label c: loss -sum_k q_k log p_k, gradient p - q, where q_k
     is smoothing / classes, and 1 - smoothing more at c.
     """
-    loss, others = ZERO, smoothing / np.float32(classes)
+    loss = ZERO
+    others = smoothing / np.float32(classes)
     chosen_share = np.float32(1) - smoothing
     for b in range(len(index)):
         label = labels[index[b]]

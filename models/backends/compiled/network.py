@@ -76,8 +76,10 @@ class Network:
         _check_range("index", index, len(x), "samples")
         rows = [row for part in weights for row in part.detach().contiguous().numpy()]
         batches = index.long().contiguous().numpy()
-        to_gradients, to_losses = gradients.numpy(), losses.numpy()
-        has_variants, smoothing = x is not tensor_of(x), np.float32(self._smoothing)
+        to_gradients = gradients.numpy()
+        to_losses = losses.numpy()
+        has_variants = x is not tensor_of(x)
+        smoothing = np.float32(self._smoothing)
 
         def job(row: int) -> None:
             inputs, labels = data
@@ -149,7 +151,9 @@ class Network:
         key = id(x), x._version, id(y), y._version
         if key == self._key:
             return self._data
-        self._key, self._tensors, self._data = key, (x, y), None
+        self._key = key
+        self._tensors = (x, y)
+        self._data = None
         if y.dtype == torch.int64 and y.shape == x.shape[:1] and not (y == LEFT_OUT).any():
             _check_range("label", y, classes, "classes")
             self._data = x.flatten(1).contiguous().numpy(), y.contiguous().numpy()
@@ -158,7 +162,8 @@ class Network:
     def _space(self, plan: Plan) -> Floats:
         """This thread's working memory for a plan."""
         if getattr(self._own, "plan", None) is not plan:
-            self._own.plan, self._own.space = plan, np.zeros(plan.space, np.float32)
+            self._own.plan = plan
+            self._own.space = np.zeros(plan.space, np.float32)
         space: Floats = self._own.space
         return space
 

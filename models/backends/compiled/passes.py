@@ -194,7 +194,8 @@ def add_outer_products(
 ) -> None:
     """to[o * inputs + k] += sum_b gy[o, b] x[k, b], for SAMPLES inputs k at a time."""
     product = scratch[SAMPLES * SAMPLES : (SAMPLES + len(rows)) * SAMPLES]
-    samples, here = terms[:SAMPLES], to_rows[:1]
+    samples = terms[:SAMPLES]
+    here = to_rows[:1]
     for start in range(0, inputs, SAMPLES):
         count = min(SAMPLES, inputs - start)
         transpose(x[start * SAMPLES :], count, SAMPLES, SAMPLES, scratch, SAMPLES)
@@ -223,9 +224,12 @@ def normalise_all(
     if step[KIND] == BATCH_NORM:
         together = batch
     for g in range(step[CHANNELS] // group):
-        of_x, of_channels = slice(g * size, (g + 1) * size), slice(g * group, (g + 1) * group)
-        own, statistics = y[of_x], kept[2 * SAMPLES * g :]
-        factors, shifts = gains[of_channels], biases[of_channels]
+        of_x = slice(g * size, (g + 1) * size)
+        of_channels = slice(g * group, (g + 1) * group)
+        own = y[of_x]
+        statistics = kept[2 * SAMPLES * g :]
+        factors = gains[of_channels]
+        shifts = biases[of_channels]
         normalise_group(x[of_x], factors, shifts, together, numbers[2], own, statistics)
         activate(own, step[UNIT], numbers[0], numbers[1])
 
@@ -251,8 +255,11 @@ def denormalise_all(
     if step[KIND] == BATCH_NORM:
         together = batch
     for g in range(step[CHANNELS] // group):
-        of_x, of_channels = slice(g * size, (g + 1) * size), slice(g * group, (g + 1) * group)
-        own, to, statistics = gy[of_x], gx[of_x], kept[2 * SAMPLES * g :]
+        of_x = slice(g * size, (g + 1) * size)
+        of_channels = slice(g * group, (g + 1) * group)
+        own = gy[of_x]
+        to = gx[of_x]
+        statistics = kept[2 * SAMPLES * g :]
         deactivate(own, y[of_x], step[UNIT], numbers[0], numbers[1])
         if step[NEW_GX]:
             set_all(to, ZERO)
@@ -281,7 +288,9 @@ def forward(
     for number in range(len(steps)):
         step = steps[number]
         kind = step[KIND]
-        inputs, outputs, channels = step[INPUTS], step[OUTPUTS], step[CHANNELS]
+        inputs = step[INPUTS]
+        outputs = step[OUTPUTS]
+        channels = step[CHANNELS]
         terms = tables[step[TERMS] : step[ROWS]]
         rows = tables[step[ROWS] : step[PLACES]]
         places = tables[step[PLACES] : step[OUTS]]
@@ -293,7 +302,8 @@ def forward(
         kept = space[step[KEPT] :]
         x = space[step[X] : step[X] + inputs * SAMPLES]
         y = space[step[Y] : step[Y] + outputs * SAMPLES]
-        channel_in, channel_out = len(x) // channels, len(y) // channels
+        channel_in = len(x) // channels
+        channel_out = len(y) // channels
         if kind == SEGMENTS:
             copy_segments(x, places, y, outs, step[LENGTH])
         elif kind == ADD:
@@ -303,7 +313,8 @@ def forward(
             convolve(weight, biases, x, terms[: step[KERNEL]], rows, places, targets, y)
         elif kind == POOL:
             for c in range(channels):
-                own, to = x[c * channel_in :], c * channel_out
+                own = x[c * channel_in :]
+                to = c * channel_out
                 pool(own, places, terms, y[to:], kept[to:])
         elif kind == AVERAGE:
             for c in range(channels):
@@ -331,7 +342,9 @@ def backward(
         if step[GY] < 0:  # nothing before it has parameters
             continue
         kind = step[KIND]
-        inputs, outputs, channels = step[INPUTS], step[OUTPUTS], step[CHANNELS]
+        inputs = step[INPUTS]
+        outputs = step[OUTPUTS]
+        channels = step[CHANNELS]
         terms = tables[step[TERMS] : step[ROWS]]
         rows = tables[step[ROWS] : step[PLACES]]
         places = tables[step[PLACES] : step[OUTS]]
@@ -343,7 +356,8 @@ def backward(
         x = space[step[X] : step[X] + inputs * SAMPLES]
         y = space[step[Y] : step[Y] + outputs * SAMPLES]
         gy = space[step[GY] : step[GY] + outputs * SAMPLES]
-        channel_in, channel_out = len(x) // channels, len(y) // channels
+        channel_in = len(x) // channels
+        channel_out = len(y) // channels
         if kind in (GROUP_NORM, BATCH_NORM):
             gx = space[step[GX] : step[GX] + len(x)]
             to_bias = gradient[step[BIAS] :]
@@ -402,7 +416,8 @@ def differentiate(
     last = steps[-1]
     y = space[last[Y] : last[Y] + last[OUTPUTS] * SAMPLES]
     gy = space[last[GY] : last[GY] + last[OUTPUTS] * SAMPLES]
-    loss, share = ZERO, np.float32(1 / len(index))
+    loss = ZERO
+    share = np.float32(1 / len(index))
     set_all(gradient, ZERO)
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]

@@ -172,7 +172,8 @@ class _Builder:
         step.learns = any(self.steps[source].learns for source in sources)
         if layer is not None:
             step.learns = True
-            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+            weight = layer._parameters["weight"]
+            bias = layer._parameters["bias"]
             require(weight is not None and id(weight) in self.unused)
             step.weight = self.unused.pop(id(weight))
             if bias is not None:
@@ -195,7 +196,8 @@ class _Builder:
     ) -> int:
         """Segments of `length` features from the places `xs` to `ys`, among zeros."""
         step = PlanStep(passes.SEGMENTS, source, shape, length=length * SAMPLES)
-        step.places, step.outs = SAMPLES * xs, SAMPLES * ys
+        step.places = SAMPLES * xs
+        step.outs = SAMPLES * ys
         return self._append(step)
 
     def _multiply(self, layer: nn.Linear, source: int) -> int:
@@ -251,7 +253,8 @@ class _Builder:
         shape = (image[0], *window.outputs(image))
         step = PlanStep(passes.AVERAGE, source, shape)
         if isinstance(layer, nn.MaxPool2d):
-            step.kind, step.kept = passes.POOL, step.size
+            step.kind = passes.POOL
+            step.kept = step.size
         entries = window.entries(image)
         if step.kind == passes.POOL:
             entries = np.append(entries, entries[-1:].repeat(len(entries) % 2))
@@ -355,7 +358,8 @@ def _assign_gradients(steps: Sequence[PlanStep]) -> _Gradients:
     for step in steps:
         if step.kind in (passes.BATCH_NORM, passes.GROUP_NORM):
             needed[step.source + 1] = True  # computed with the gradient of the gains
-    slots, new = [-1] * len(needed), [(False, False)] * len(steps)
+    slots = [-1] * len(needed)
+    new = [(False, False)] * len(steps)
     count, free = 1, list[int]()
     slots[-1] = 0
     for number in reversed(range(len(steps))):
@@ -388,7 +392,9 @@ def _lay_out(steps: Sequence[PlanStep], inputs: tuple[int, ...]) -> Plan:
         end += step.size + step.kept
     gradients = _assign_gradients(steps)
     scratch = end + gradients.slot_count * widest
-    rows, tables, filled = list[list[int]](), list[Integers](), 0
+    rows = list[list[int]]()
+    tables = list[Integers]()
+    filled = 0
     for number, step in enumerate(steps):
         values = step.source + 1, step.other + 1, number + 1
         places = [SAMPLES * outputs[value] for value in values]

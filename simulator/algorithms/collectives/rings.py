@@ -39,11 +39,9 @@ def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
     Source: the ring's; the recursion e(j, i) = max(e(j, i-1), e(j-1, i) + alpha) + tau of slice i
     in step j.
     """
-    ahead, behind, size = (
-        partial(shift, 1, workers),
-        partial(shift, -1, workers),
-        1 / (workers * slices),
-    )
+    ahead = partial(shift, 1, workers)
+    behind = partial(shift, -1, workers)
+    size = 1 / (workers * slices)
 
     def steps(by: int, adds: bool) -> Sequence[Phase]:
         return [
@@ -105,7 +103,8 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
     def steps(
         ring: int, stride: int, part: Callable[..., int], count: int, adds: bool
     ) -> Sequence[Phase]:
-        ahead, behind = partial(around, 1, ring, stride), partial(around, -1, ring, stride)
+        ahead = partial(around, 1, ring, stride)
+        behind = partial(around, -1, ring, stride)
         start = 0 if adds else 1
         firsts = [partial(part, start - turn, size, hosts) for turn in range(ring - 1)]
         return [
@@ -127,7 +126,8 @@ def naive_ring(workers: int) -> Sequence[Phase]:
 
     (P - 1)(alpha + N beta) seconds: the ring of chunks is faster iff N beta (1 - 2 / P) > alpha.
     """
-    ahead, behind = partial(shift, 1, workers), partial(shift, -1, workers)
+    ahead = partial(shift, 1, workers)
+    behind = partial(shift, -1, workers)
     return [
         [
             PartsExchange(

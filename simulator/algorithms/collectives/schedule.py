@@ -70,7 +70,8 @@ class Parts:
 
     def __init__(self, held: Sequence[Promise | None], params: int, columns: slice) -> None:
         self._held: list[Any] = list(held)
-        self._params, self._columns = params, columns
+        self._params = params
+        self._columns = columns
 
     def give(self, step: PartsExchange, rank: int) -> list[Any]:
         """The parts that `rank`, the owner of these, sends in a step."""
@@ -168,7 +169,8 @@ class Collective:
     ) -> Reduction:
         """`reduce` by messages, which may meet others, be lost, or be recorded."""
         ranks = ranks or node.members
-        rank, workers = ranks.index(node.rank), len(ranks)
+        rank = ranks.index(node.rank)
+        workers = len(ranks)
         parts = self.begin(rank, workers, value, params)
         under_way = deque[tuple[int, Phase, list[Verb]]]()
         for number, phase in enumerate([*self.phases(workers), *[()] * self.slices]):

@@ -73,7 +73,8 @@ class AsyncPipelines(Replicated):
             yield from ((rank, server), (server, rank))
 
     def worker(self, node: Node) -> Role:
-        stage, server = self.stage(node), self.owner(node.rank, node.workers)
+        stage = self.stage(node)
+        server = self.owner(node.rank, node.workers)
         if self.schedule == "gpipe":
             warm_up = self.micro_batches
         else:
@@ -85,7 +86,8 @@ class AsyncPipelines(Replicated):
             node.send(server, pieces, size=stage.size)
 
     def server(self, node: Node) -> Role:
-        size, state = self.stages(node)[SERVER - node.rank].size, self.rule.init(node.weights)
+        size = self.stages(node)[SERVER - node.rank].size
+        state = self.rule.init(node.weights)
         while True:
             worker, pieces = yield node.receive()
             if pieces is not None:

@@ -83,7 +83,8 @@ class InRounds(Federated):
         Returns:
             The answers in order of rank.
         """
-        asked, awaited = self.asked(node.workers), self.awaited(node.workers)
+        asked = self.asked(node.workers)
+        awaited = self.awaited(node.workers)
         while len(clients.idle) < asked:
             yield from clients.answer()
         for client in clients.draw(asked, by_samples):

@@ -105,7 +105,8 @@ def matchings_on(graph: Topology, workers: int) -> tuple[dict[int, int], ...]:
             if matching is None:
                 matching = {}
                 matchings.append(matching)
-            matching[rank], matching[peer] = peer, rank
+            matching[rank] = peer
+            matching[peer] = rank
     return tuple(matchings)
 
 

@@ -80,7 +80,8 @@ class MindFlayer(Compressing):
         for limit, rate in dict.fromkeys(pairs):
             expected_rate, words = 1.0, "any time"
             if limit is not None:
-                expected_rate, words = float(np.mean(durations <= limit)), f"{limit:g} s"
+                expected_rate = float(np.mean(durations <= limit))
+                words = f"{limit:g} s"
             if abs(rate - expected_rate) > FURTHEST:
                 share = "the share of this cluster's mini-batches that take at most"
                 expected = f"{expected_rate:.3g}, {share} {words}"
@@ -127,7 +128,8 @@ class MindFlayer(Compressing):
             if len(gathered) < node.workers:
                 continue
             yield node.work(node.apply_seconds)
-            ready, terms = list[GradientPromise](), list[GradientPromise]()
+            ready = list[GradientPromise]()
+            terms = list[GradientPromise]()
             for rank in sorted(gathered):
                 gradients, summands = gathered[rank]
                 ready.extend(gradients)

@@ -67,16 +67,15 @@ class P3(Sharded, Sliced):
         self.refuse_returns(cluster, why)
 
     def worker(self, node: Node) -> Role:
-        servers, layers, stream, first = (
-            Shards(node, self.shards),
-            self.layers(node),
-            Stream(self.order),
-            True,
-        )
+        servers = Shards(node, self.shards)
+        layers = self.layers(node)
+        stream = Stream(self.order)
+        first = True
         servers.announce()
         yield from servers.read()
         while True:
-            seconds, batch = node.duration(), node.batch()
+            seconds = node.duration()
+            batch = node.batch()
             await_slices = None if first else servers.await_slices
             started = yield from forward_by_layers(node, layers, seconds, await_slices)
             first, weights = False, servers.model()
@@ -98,7 +97,9 @@ class P3(Sharded, Sliced):
         come. Its arithmetic is done, and it is counted, once all have come: nobody computes a
         gradient at the new weights before.
         """
-        stream, layers, state = Stream(self.order), self.layers(node), self.rule.init(node.weights)
+        stream = Stream(self.order)
+        layers = self.layers(node)
+        state = self.rule.init(node.weights)
         come: dict[tuple[int, int], list[int]] = {}
         gradients: dict[int, GradientPromise] = {}
         left = slices = sum(layer.slices for layer in layers)
@@ -144,7 +145,8 @@ class Stream:
     """
 
     def __init__(self, order: str) -> None:
-        self._waiting, self._under_way = SliceQueue(order), 0
+        self._waiting = SliceQueue(order)
+        self._under_way = 0
 
     def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
         """Queue `send` and call it in its turn; it sends a slice of `layer` as one or more messages."""

@@ -42,7 +42,8 @@ class PipeDream2BW(Pipeline):
             )
 
     def worker(self, node: Node) -> Role:
-        stage, state = self.stage(node), self.rule.init(node.weights)
+        stage = self.stage(node)
+        state = self.rule.init(node.weights)
         before, pieces = node.weights, []
         for micro_batch in count():
             # Once all earlier updates are made, this micro-batch reads the version before the last.

@@ -85,9 +85,11 @@ class PriorityAllReduce(Reducing, Sliced):
         """Compute gradients; the forward pass of a layer waits for its sums."""
         layers, first = self.layers(node), True
         while True:
-            seconds, batch = node.duration(), node.batch()
+            seconds = node.duration()
+            batch = node.batch()
             wait = None if first else partial(await_sums, node)
-            started, first = (yield from forward_by_layers(node, layers, seconds, wait)), False
+            started = yield from forward_by_layers(node, layers, seconds, wait)
+            first = False
             own = Later()  # slices of it are summed before all of it is computed
             node.put(own, GRADIENT)
             for layer in reversed(layers):
@@ -108,7 +110,9 @@ class PriorityAllReduce(Reducing, Sliced):
         """
         if node.rank != node.members[0]:
             return
-        layers, waiting, computed = self.layers(node), SliceQueue(self.order), Counter[int]()
+        layers = self.layers(node)
+        waiting = SliceQueue(self.order)
+        computed = Counter[int]()
         for turn in count():
             yield node.receive(FREE)
             while not waiting or node.arrived(COMPUTED):
@@ -124,7 +128,8 @@ class PriorityAllReduce(Reducing, Sliced):
 
     def exchange(self, node: Node) -> Role:
         """Sum the slices of a gradient, one after another in order, then update the model."""
-        collective, params = self.collective_of(node.group_size), node.weights.shape[1]
+        collective = self.collective_of(node.group_size)
+        params = node.weights.shape[1]
         state = node.state or self.rule.init(node.weights)
         slices = {
             (layer.number, piece): collective.of_bucket(layer.slice_columns(piece), layer.size)

@@ -38,7 +38,8 @@ class Ringleader(CompressingServer, Sharded):
         return workers
 
     def worker(self, node: Node) -> Role:
-        servers, encoder = Shards(node, self.shards), self.encoder(node)
+        servers = Shards(node, self.shards)
+        encoder = self.encoder(node)
         servers.announce()
         while True:
             weights = yield from servers.read()
@@ -48,7 +49,8 @@ class Ringleader(CompressingServer, Sharded):
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
-        table, next_table = dict[int, list[Gradient]](), dict[int, list[Gradient]]()
+        table = dict[int, list[Gradient]]()
+        next_table = dict[int, list[Gradient]]()
         answers = self.answers(node)
         updated: set[int] = set()  # the workers whose gradients have made updates in this round
         while True:

@@ -37,11 +37,13 @@ class Ringmaster(CompressingServer):
     cancel: bool = False
 
     def worker(self, node: Node) -> Role:
-        sent, encoder = Outgoing(), self.encoder(node)
+        sent = Outgoing()
+        encoder = self.encoder(node)
         node.send(SERVER, None, size=0)  # announces the worker
         _, weights = yield node.receive()
         while True:
-            work, newer = node.compute(weights), node.receive()
+            work = node.compute(weights)
+            newer = node.receive()
             yield work | newer
             if encoder.seconds and not newer.fired:
                 newer = yield from code_or_receive(node, encoder)

@@ -76,7 +76,8 @@ def step_in_loops(
     import torch
 
     first, second, change = (new_tensor(gradient.shape, gradient) for _ in range(3))
-    inputs, outputs = _arrays(gradient, *means), _arrays(first, second)
+    inputs = _arrays(gradient, *means)
+    outputs = _arrays(first, second)
     for row, numbers in _numbers_by_row(gradient, decays):
         loops.update_means(*_of(row, inputs), numbers, *_of(row, outputs))
     torch.sqrt(second, out=change)

@@ -170,7 +170,8 @@ class Adam(Settings):
         self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar
     ) -> "tuple[Tensor, Moments]":
         # powers as products: the same for floats and tensors
-        power1, power2 = state.power1 * self.beta1, state.power2 * self.beta2
+        power1 = state.power1 * self.beta1
+        power2 = state.power2 * self.beta2
         size, root = -lr / (1 - power1), sqrt(1 - power2)
         if (loops := loops_for(gradient)) is not None:
             means = state.first, state.second

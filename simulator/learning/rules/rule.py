@@ -112,7 +112,8 @@ class Rule(Settings):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
                     expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
-                    owner, got = type(part).__name__, tuple(value.shape)
+                    owner = type(part).__name__
+                    got = tuple(value.shape)
                     raise InvalidSettingError(owner, name, expected, got)
         return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
 

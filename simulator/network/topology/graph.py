@@ -77,7 +77,8 @@ def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directe
         with limit_calls(MOST_CALLS):
             graph = maker(**defaults | named)  # type: ignore[misc]
     except Exception as error:  # of any type: the generator does not accept the arguments
-        expected, got = f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
+        expected = f"those of {name}({', '.join(parameters)})"
+        got = f"{arguments}: {error}"
         raise InvalidSettingError("Graph", "arguments", expected, got) from None
     if not isinstance(graph, nx.Graph):
         expected = "the name of a networkx generator of one graph"

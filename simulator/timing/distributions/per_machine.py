@@ -141,7 +141,9 @@ class Measured:
     """Measured seconds `(rows,)`, in one of a trace's orders; `said` names the trace in errors."""
 
     def __init__(self, seconds: Seconds, order: Order, said: str) -> None:
-        self._seconds, self._order, self._said = seconds, order, said
+        self._seconds = seconds
+        self._order = order
+        self._said = said
         self._row = 0  # the next one, unless rows are drawn
 
     def __repr__(self) -> str:
