@@ -276,7 +276,8 @@ def measure_picture(
             _draw_reported(axes, reported)
             _draw_measure(axes, own, drawing, WIDTH / len(panels))
             if panel is not None:
-                axes.set_title(NAMES.get(str(panel), label_text(panel)), fontsize="small")
+                title = NAMES.get(str(panel), _value_text(drawing.panels, panel))
+                axes.set_title(title, fontsize="small")
             axes.set_xlabel(drawing.xlabel or drawing.x)
         parts[0].set_ylabel(drawing.ylabel or drawing.measure)
         seeds = rows.groupby([drawing.x])["seed"].nunique()
@@ -288,6 +289,13 @@ def measure_picture(
             note += f"; {lost} of {len(rows)} runs were lost and are left out"
         legend(figure, parts, [f"{caption} {note}"])
     return figure
+
+
+def _value_text(key: str, value: Any) -> str:
+    """`delay 8`; a name alone."""
+    if isinstance(value, str):
+        return value
+    return f"{key} {label_text(value)}"
 
 
 def _draw_reported(axes: Axes, reported: Mapping[str, Mapping[float, float]]) -> None:
@@ -328,7 +336,7 @@ def _draw_measure(axes: Axes, rows: pd.DataFrame, drawing: Picture, inches: floa
             places = [settings.index(setting) for setting in present]
         label = None
         if line is not None:
-            label = line if isinstance(line, str) else f"{drawing.lines} {label_text(line)}"
+            label = _value_text(drawing.lines, line)
         _draw_estimates(axes, np.array(places, float), numbers, number, label, joined=not named)
     if named:
         longest = max(len(str(setting)) for setting in settings)

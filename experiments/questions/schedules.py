@@ -99,6 +99,8 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
                 beside=beside,
             )
         )
+    # the first answers the question; the other gets no verdict
+    answers[1:] = [replace(answer, paper="", first_said="") for answer in answers[1:]]
     return answers + _decide_shares(table)
 
 
