@@ -93,7 +93,10 @@ def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
 
 def decide_full_card(table: pd.DataFrame) -> list[Answer]:
     """Time to the target with a full server card, and the number of workers that fill the card."""
-    return [_cost_of_full_card(table), _workers_at_full_card(table)]
+    answers = [_cost_of_full_card(table)]
+    if (table["study"] == "clock").any():
+        answers.append(_workers_at_full_card(table))
+    return answers
 
 
 def _cost_of_full_card(table: pd.DataFrame) -> Answer:

@@ -142,6 +142,8 @@ def test_full_card_is_judged_by_time_ratio(right, role, word):
     assert full.beside["workers whose gradients the card carries"].value == pytest.approx(
         32 if right else 64, rel=1e-6
     )
+    (alone,) = decide_full_card(table(*parts[:2]))  # the clock has not run
+    assert alone.number == cost.number
 
 
 def slow_network(role, all_reduce, gossip):
