@@ -39,6 +39,7 @@ class Roles:
 
         def then() -> Role:
             yield from first
+            # `start` forgets the process that runs this line, which then ends by itself.
             self.start()
 
         self._processes = []
@@ -116,6 +117,7 @@ class Faults:
         self._returns = 0  # number of returns still to come
         for crash in crashes:
             for rank in crash.ranks:
+                # A crash does not keep a run going. A return does, since others may wait for it.
                 env.daemon(crash.at, partial(self.crash, rank))
                 if crash.back is not None:
                     self.return_in(crash.back, partial(self.restart, rank))
@@ -134,6 +136,8 @@ class Faults:
         for (_, peer), event in self._crashes.items():
             if peer == rank and not event.triggered:
                 event.succeed()
+        # After the crash of the machine: by its new incarnation `record_loss` knows who has
+        # crashed.
         self.lose_messages(rank)
 
     def lose_messages(self, rank: int) -> None:

@@ -79,6 +79,7 @@ class Machine(Node):
         self.version, self.weight, self.incarnation = 0, 1.0, 0
         self.mixings = -1  # setting the initial weights makes it 0
         self.mailbox = Mailbox(services.crashes)
+        # The setter compares new weights with the present ones, so these are set first.
         self._weights = start
         self.weights = start
         self.spent = [0.0, 0.0, 0.0, 0.0]
@@ -110,6 +111,7 @@ class Machine(Node):
         seconds = full_speed_seconds = self._durations.next()
         if self._slowdowns:
             seconds = apply_slowdowns(full_speed_seconds, now, self._slowdowns)
+        # A local, since Python 3.11 does not specialise calls of functions that are attributes.
         promise = self._pool.promise
         gradient = promise(self.rank, self, weights, next(self._batches), read)
         gradient.started = now
@@ -186,6 +188,7 @@ class Machine(Node):
         target = self._joined.get(receiver) or self._join(receiver)
         if not 0.0 <= size < INFINITE:
             raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
+        # Waiting ends and sending begins. Waiting is not added up: `close` takes the remainder.
         if not self._outgoing and self._work is None:
             self._since = self._env._now
         self._outgoing += 1
@@ -211,6 +214,7 @@ class Machine(Node):
 
     def put(self, content: Any, tag: Hashable = None) -> None:
         message = new_message(self, self, content, tag, MESSAGE_ARRIVES)
+        # Where nodes crash, the receive of a message reads its sender's incarnation.
         message.incarnations = self.incarnation, self.incarnation
         self.mailbox.deliver(message)
 
@@ -345,6 +349,7 @@ class Machine(Node):
 
     def record_loss(self, message: Message) -> None:
         """Record that one of the node's messages is lost, and gradients with it."""
+        # A crash of this node since then has set `_outgoing` to 0 already.
         if message.incarnations[0] == self.incarnation:
             self._outgoing -= 1
             if not self._outgoing and self._work is None:
@@ -360,6 +365,7 @@ class Machine(Node):
         """Go down: its work is cancelled, its mailbox and its receives are cleared."""
         if self._work is not None:
             self._work.cancel()
+        # After cancelled work this adds 0 s: `interrupt` has counted the time up to now.
         if self._outgoing:
             self._spend(SENDING)
         self._outgoing = 0
@@ -437,6 +443,7 @@ def deliver(message: Message) -> None:
     """Give `message`, which arrives now, to its receiver; a role that waits for that goes on."""
     sender, mailbox = message.sender, message.receiver.mailbox
     sender._outgoing -= 1
+    # Without the last condition each message on a free network would add 0 s.
     if not sender._outgoing and sender._work is None and sender._since != sender._env._now:
         sender._spend(SENDING)
     sender._counters.delivered += 1
@@ -472,6 +479,8 @@ def deliver_or_lose(message: Message) -> None:
             recoveries.delivered(message)
         deliver(message)
     else:
+        # The clock is going through `waiting`: cleared, it calls no role that waits for the
+        # arrival. It has set `callbacks` to None, which would mean that the message has fired.
         waiting.clear()
         message.callbacks = []
         message.lose()

@@ -84,6 +84,7 @@ class Mailbox:
         if message is not None and another_waits:
             self.deliver(message)
         elif message is not None:
+            # To the front: it has come before all that are there.
             self._keep(tag).insert(0, message)
         elif receive is self.first:
             self.first = self._next(None)

@@ -186,6 +186,7 @@ class MemberNode(Client):
         message = super().send(receiver, content, tag, size)
         sent = [gradient.whole for gradient in gradients_in(content)]
         self._unsent = [gradient for gradient in self._unsent if gradient not in sent]
+        # A list, not the tuple that events share: where workers leave, a message may be lost.
         message.callbacks.append(lambda _: self.leave_if_done())
         return message
 

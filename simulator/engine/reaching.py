@@ -83,6 +83,7 @@ class Reached:
                     continue
                 number = numbers.setdefault(id(part), len(numbers))
                 self._digest.update(f"{type(part).__qualname__} {number};".encode())
+                # A new object gets the next number, which is its place in `pending`.
                 if number == len(pending):
                     pending.append(part)
         self.fingerprint = self._digest.hexdigest()
@@ -125,6 +126,7 @@ class Reached:
             for name, value in owner.items():
                 yield from (name, value)
             return
+        # The collector names the attributes again, and their dictionary.
         reached = {id(value) for value in attributes.values()} | {id(attributes)}
         for other in gc.get_referents(owner):
             # A generator has a frame object only once a debugger or a profiler has looked at it,

@@ -52,6 +52,7 @@ class Recovery:
             if periods > self._periods:
                 self._periods = periods
                 self._save()
+        # Equal is enough, since this is called before each update and no count is passed over.
         elif self._checkpoint.every_updates == self._node.version - self._version:
             self._save()
 
@@ -77,6 +78,8 @@ class Recovery:
             if gradient.status == IN_FLIGHT:
                 gradient.resolve(DROPPED)
         self._held, self._pruned = [], 0
+        # The model is that of the last update, so a checkpoint that was due since is taken only
+        # now.
         self.save_if_due(now)
         lost = self._node.version - self._version
         if lost:

@@ -57,6 +57,8 @@ class Regrouping:
         """Let node `rank`, which is up again, join: between two steps if the others go on."""
         if self._running:
             if self._boundary is None:
+                # The furthest member is within its next step: all members make that step before
+                # they hold.
                 self._boundary = 1 + max(node.steps for node in self._members())
         elif self._meeting is None and (self._rule.shrinks or not self._down()):
             self._meet_later()
@@ -79,6 +81,7 @@ class Regrouping:
         self._holding.add(node.rank)
         if len(self._holding) == len(self._services.members) and self._meeting is None:
             if self._leavers():
+                # Not now: a leave closes the roles, and the one that asks for the work is running.
                 self._meeting = self._services.env.call_in(0.0, self._let_leave)
             else:
                 self._meet_later()
@@ -130,9 +133,11 @@ class Regrouping:
         services, members = self._services, self._members()
         for node in members:
             services.faults.roles[node.rank].stop()
+        # Before the nodes go down, since it applies gradients that would be dropped below.
         if self._rule.one_model:
             _finish_update(members)
         for node in members:
+            # Down and up in one instant: its work, mailbox and timers are gone, its model stays.
             node.crash()
             node.revive()
             for gradient in node.pending():

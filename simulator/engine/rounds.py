@@ -97,6 +97,8 @@ class Round:
 
     def finishes(self, hops: Hops) -> tuple[list[Finish], Tally]:
         """The nodes in the order in which they go on, and the messages of the round."""
+        # `rotate` and `go_round` count a node as sending from its join on, though it may still
+        # compute.
         if self._schedule.rotates and hops.rotates and not self._busy.any():
             last, start, _ = self.joins[-1]
             return rotate(start, last, self._phases, hops, len(self.nodes))
@@ -210,6 +212,7 @@ class Rounds:
                 calls.append((finish.since, send))
             else:
                 calls.append((finish.time, go_on))
+        # By time alone: the sort is stable, so calls of one moment stay in the order of `ends`.
         for time, call in sorted(calls, key=itemgetter(0)):
             self._env.call_at(time, call)
 

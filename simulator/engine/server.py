@@ -109,6 +109,7 @@ class Server(Client):
     def interrupt(self, work: Work) -> None:
         if self._work is work:
             self._settle()
+            # Else later tasks have been planned behind the work, and their moments stay.
             if self._work_ends == self._free:
                 self._free = max(self._begun, self._env._now)
         super().interrupt(work)
@@ -172,6 +173,7 @@ class Intake(Receive):
 
     def fire(self, message: Message) -> None:
         """Begin to receive the message."""
+        # Now, before the time has passed: a receive that is withdrawn meanwhile passes it on.
         self.message = message
         done = self.node.take_in(message)
         if done == self.env.now:

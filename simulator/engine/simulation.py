@@ -164,6 +164,7 @@ class Simulation:
                 self.env, self.cluster.crashes, self.nodes, roles, group, self.transport
             )
         self.membership: Leaves = Membership(self)
+        # After the membership, which takes late workers down: they are not in the first group.
         self._regrouping: Regrouping | None = None
         if self._crash_rule is not None:
             self._regrouping = Regrouping(self, self._crash_rule)
@@ -193,6 +194,7 @@ class Simulation:
     @property
     def member_samples(self) -> int:
         """The samples that all members learn from, counted once for all nodes."""
+        # Each meeting makes a new list: its identity tells whether the sum is of these members.
         if self._counted[0] is not self.members:
             samples = sum(samples_of(self._task, rank) for rank in self.members)
             self._counted = self.members, samples
@@ -297,6 +299,7 @@ class Simulation:
 
     def end(self, reached: str) -> None:
         """Stop the clock and the counters: a limit has been `reached`."""
+        # The first limit stays: `run` or the last evaluation may name another one afterwards.
         self.reached = self.reached or reached
         self.env.stopped = True
 

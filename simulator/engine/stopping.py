@@ -197,6 +197,7 @@ class StoppingCriteria:
         self._counts = counts
         self._models = models
         self._periods = 0
+        # At 0 the first update computes both.
         self.applies = self.applied = 0.0
 
     def take(self, progress: RunProgress) -> tuple[str | None, bool]:

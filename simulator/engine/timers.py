@@ -75,6 +75,7 @@ class Timers:
         if self._all_gone():
             return True
         seen = self._counters.started, self._counters.delivered
+        # Pending timers are events, too: if there are more events, something else is to come.
         something_happened = seen != self._seen or self._env.pending > self._number
         self._seen = seen
         if something_happened:
