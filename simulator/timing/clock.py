@@ -99,6 +99,8 @@ class Clock(Environment):
 
     def after(self, delay: float, event: Event) -> None:
         """Schedule `event` in `delay` seconds."""
+        # A delay may be lost in rounding: its event belongs to this instant, behind those before
+        # it.
         at = self._now + delay
         if at == self._now:
             self._instant.append(event)
@@ -127,6 +129,7 @@ class Clock(Environment):
         place = bisect_left(self._moments, time)
         if place == len(self._moments) or self._moments[place] != time:
             self._moments.insert(place, time)
+        # Where there were no moments before, ends of work are compared with them from now on.
         self.after_work = self._after_work
 
     def _after_work(self, delay: float, event: Event) -> None:
@@ -284,6 +287,7 @@ class Clock(Environment):
         """The time (s) of the first event after this instant; inf where there is none."""
         if self._queue and self._queue[0][0] > self._now:
             return float(self._queue[0][0])
+        # The first entry is of this instant. The others of a heap are in no order.
         return float(min((entry[0] for entry in self._queue if entry[0] > self._now), default=inf))
 
     def _call_last(self, time: float, call: Callable[[], None]) -> Event:
@@ -301,6 +305,7 @@ class Clock(Environment):
     def _void_event(self, call: Callable[[], None]) -> Event:
         event = Event(self)
         event._ok, event._value = True, None
+        # As a cancelled event, but with a call: so it does not keep the clock running.
         self.cancel(event, call)
         return event
 
@@ -324,6 +329,7 @@ def rare_collections(workers: int) -> Iterator[None]:
     The engine leaves no reference cycles in a run, but an algorithm may: it runs now and then.
     """
     before = gc.get_threshold()
+    # 0: the program has switched the collector off, and it stays off.
     if before[0]:
         threshold = max(before[0], NEW_OBJECTS_PER_WORKER * workers)
         gc.set_threshold(threshold, *before[1:])

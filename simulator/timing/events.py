@@ -98,6 +98,7 @@ class Choice(Verb, Condition):
         decided = self._value is not PENDING
         super()._check(event)
         if not decided and self._value is not PENDING and self._evaluate is Condition.any_events:
+            # If several have fired, the first of them in the order of the expression wins.
             won = next(leaf for leaf in leaves(self._events) if leaf.callbacks is None)
             for leaf in leaves(self._events):
                 if isinstance(leaf, Receive | Timeout) and leaf is not won:

@@ -28,6 +28,7 @@ class RoleProcess(Process):
         send = self._send
         try:
             event: Any = send(value)
+            # An event that has fired takes no turn of the clock: the role goes on at once.
             while (callbacks := event.callbacks) is None:
                 event = send(event._value)
         # Not BaseException: Ctrl-C may come at any line, and does not end the role.

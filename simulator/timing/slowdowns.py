@@ -238,6 +238,7 @@ def unite_crashes(crashes: Sequence[Crash]) -> list[Crash]:
     united: list[Crash] = []
     overlaps = False
     for rank, crashes_of_rank in by_rank.items():
+        # Below every `at`, which may be 0.
         end = -1.0  # end of the last time down
         for crash in sorted(crashes_of_rank, key=lambda crash: crash.at):
             back = math.inf if crash.back is None else crash.back
