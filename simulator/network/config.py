@@ -218,6 +218,8 @@ class Network(Settings):
                     raise InvalidSettingError("Network", key, expected, list(pair))
                 pairs_with_link.add(machines)
             graph = self.topology
+            # A colocated server uses its worker's links, also to workers that no topology joins
+            # with it.
             if isinstance(graph, Auto) or self.colocated:
                 continue
             if not any(graph.joins(*pair, workers) for pair in link.pairs):

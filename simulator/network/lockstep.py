@@ -29,11 +29,11 @@ from laggard.simulator.timing.distributions.distribution import Seconds
 
 RECEIVED, ARRIVED, LEFT = 0, 1, 2
 StepEvent = tuple[float, float, float, int, int, int, int]
-"""An event of a node, which is before all others that are larger.
+"""An event of a node. Events are processed in the order of these tuples, the smallest first.
 
-Its moment (s), when it was scheduled (s), since when the event was scheduled that scheduled it (s),
-the number of its message in the order of sending, what happens, the rank of the node that it lets
-go on, and the phase of the message.
+The entries: its moment (s); the moment (s) at which it is scheduled; the moment (s) at which the
+event that schedules it was scheduled itself; the number of its message in the order of sending;
+what happens; the rank of the node that it lets go on; the phase of the message.
 
 The receiver has received the message; then, in the same event of the clock, the sender knows that
 it has arrived; or it knows that the last byte has left. A node joins as if it had received a
@@ -166,6 +166,7 @@ class LockStep:
         else:
             self._delivered += 1
             self._arrived[rank][phase] += 1
+            # A sender may be a phase ahead: its message counts once this node has begun that phase.
             if self._phase[rank] == phase and not self._waits(rank, event):
                 self._go_on(rank, event)
 
@@ -174,6 +175,7 @@ class LockStep:
         if self._arrived[rank][self._phase[rank]] < self._awaited[rank]:
             return True
         departs = self._departs[rank]
+        # Events up to this one have been processed: its own messages have left.
         if departs is None or departs <= event:
             return False
         heappush(self._events, departs)
@@ -266,6 +268,7 @@ def rotate(
         sending += seconds + latency
         bytes_sent += workers * route.size
     order = [(last - back) % workers for back in range(1, workers + 1)]
+    # The last message lets its receiver and its sender go on, in one event.
     ends = [Finish(start, [rank]) for rank in order[:-2]] + [Finish(start, order[-2:])]
     seconds_of_all = np.full(workers, sending)
     under_way = np.full(workers, start)
@@ -304,6 +307,7 @@ def go_round(
         order = np.argsort(ready).tolist()
     else:
         return None
+    # A node goes on in the event in which the last one joins: only `LockStep` tells that.
     if ready.min() <= last:
         return None
     ends = [Finish(float(ready[rank]), (rank,), float(since[rank])) for rank in order]

@@ -72,6 +72,7 @@ def fill(flows: Iterable[Rated]) -> list[Link]:
             link.unallocated -= flow.share
             if flow.bottleneck is None:
                 link.waiting += 1
+        # `waiting` is at least 1: each of `links` is crossed by one of `flows`.
         heap.append((link.unallocated / link.waiting, index, link))
     heapify(heap)
     while heap:

@@ -74,6 +74,7 @@ class ProcessorSharingStar:
             if flow.cap < bandwidth:
                 entry = (flow.cap, flow.number, flow)
                 insort(self._caps, entry)
+                # It lies among the bound ones, which must stay the first of `_caps`.
                 if self._bound and entry < self._caps[self._bound]:
                     self._bind(flow)
         self._reschedule()
@@ -135,6 +136,7 @@ class ProcessorSharingStar:
     def _remove(self, flow: Rated) -> None:
         flow.leave()
         if flow.cap < self.link.bandwidth:
+            # A pair is below the triple that it begins, so that no two messages are compared.
             del self._caps[bisect_left(self._caps, (flow.cap, flow.number))]
         if flow.bound:
             self._bound -= 1
@@ -212,6 +214,7 @@ class ProcessorSharingStar:
         done, now = [], self._since
         while entry := earliest(self._unbound_ends, bound=False):
             end, _, flow = entry
+            # `end` counts bytes since the service began, and its rounding is a share of that count.
             if end - self._virtual_service > slack(max(flow.size, end), self._level, now):
                 break
             done.append(flow)

@@ -98,6 +98,7 @@ class Transport:
         self._leaving: list[float] = []  # when messages under way will have left, if known (s)
         self._most_leaving = MANY_MESSAGES  # above it, those that have left are removed
         self._departed = Departure(env)
+        # It has fired, as None says: one event for all messages that have left.
         self._departed.callbacks = None
 
     def check(self, sender: int, receiver: int) -> None:
@@ -117,6 +118,7 @@ class Transport:
         latency, beside, _ = self._path(message.sender.rank, message.receiver.rank)
         if self._latencies is None and latency + beside == 0:
             return message
+        # Without bandwidths the last byte leaves when the message is sent.
         if self.post is not None:
             return self._departed
         left = getattr(message, "left", None)
@@ -203,6 +205,7 @@ class Transport:
                 cast(Any, arrival).left = self._env.now
                 self._under_way -= 1
                 self._depart(arrival)
+        # On cards that a rank shares with others, times are reserved for their messages, too.
         if not self._network.colocated:
             shared: tuple[str, ...] = (TRUNK,)
             if self._network.host_size > 1:

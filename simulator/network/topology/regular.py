@@ -154,6 +154,7 @@ class Exponential(Peers):
     static: bool = False
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
+        # Empty for a single worker, where a remainder below would divide by 0.
         cycle = [2**k for k in range((workers - 1).bit_length())]
         if self.static:
             return cycle
