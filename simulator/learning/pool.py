@@ -100,6 +100,7 @@ class GradientPool:
         """
         gradient = self._new_gradient(worker, reader, weights, batch, read)
         if len(self._pending) >= self._max_pending:
+            # The call fills the lanes with others, so that it makes room for more than this one.
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
         if not self._defer:
@@ -133,6 +134,7 @@ class GradientPool:
         """Remove a gradient with a final status from those in flight: its value is not needed."""
         if gradient in self._pending:
             del self._pending[gradient]
+        # It has been evaluated, or is being evaluated, for nothing.
         elif gradient.status != APPLIED:
             self.unused += 1
 

@@ -133,4 +133,5 @@ class TraceColumns(dict[str, NDArray[Any]]):
     def __contains__(self, name: object) -> bool:
         return name in self.NAMES
 
+    # Those of `dict` would read its own items, of which there are none.
     keys, values, items, get = Mapping.keys, Mapping.values, Mapping.items, Mapping.get  # type: ignore[assignment]

@@ -180,6 +180,7 @@ def orthogonal(matrices: "Tensor") -> "Tensor":
     size = matrices.norm(dim=(1, 2), keepdim=True)
     x: Tensor = matrices / size.clamp(min=LEAST_NORM)
     is_tall = x.shape[1] > x.shape[2]
+    # So X X^T has the shorter side, which is less work.
     if is_tall:
         x = x.transpose(1, 2)
     first, third, fifth = FACTORS
