@@ -40,6 +40,7 @@ def combine(node: Node, step: int, mixing: Mixing, *models: "Tensor") -> Average
         peer, theirs[peer] = yield node.receive(tag=step)
     averages = []
     for place, own in enumerate(models):
+        # In the order of peers, not of arrival: the order fixes the last bits of a sum.
         parts = (weight * theirs[peer][place] for peer, weight in mixing.into.items())
         averages.append(sum(parts, mixing.own * own))
     return averages

@@ -132,6 +132,7 @@ class Algorithm(Settings):
         network = cluster.network
         name = type(self).__name__
         topology = resolve_topology(network.topology, self.topology)
+        # Whether there is one pair more, without a list: a mesh of 65,536 nodes has 4 billion.
         if next(islice(self.links(workers), MOST_LINKS, None), None):
             expected = f"so few that {name} has at most {MOST_LINKS} pairs that send to each other"
             raise InvalidSettingError("Cluster", "workers", expected, workers)

@@ -91,6 +91,7 @@ class Clients:
     def register(self) -> Role:
         """Wait for the first announcement, and for all others of that instant."""
         yield from self.answer()
+        # A timer comes after all messages of its instant.
         yield self._node.after(0.0)
         while self._node.arrived():
             yield from self.answer()

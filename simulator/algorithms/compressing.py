@@ -144,6 +144,7 @@ class CompressedAnswers(Answers):
             return weights
         if self._coded is not None:
             last_held, last_weights, last_call, result = self._coded
+            # Models are values: identity is enough. Draws depend on the number of the message.
             if held is last_held and weights is last_weights and call == last_call:
                 return result
         result = held + self._compress.apply(weights - held, self._node.rank, call)

@@ -105,6 +105,8 @@ class LocalSGD(CompressingServer, Sharded):
             worker, pushed = yield node.receive()
             if pushed is None:
                 answers.forget(worker)
+            # All local steps have the same read, so the first gradient tells whether the push is
+            # late.
             if pushed is not None and pushed[0][0].staleness == 0:
                 gathered[worker] = pushed
             elif pushed is not None:  # the push is late

@@ -39,6 +39,7 @@ class Outgoing:
                 possible.
         """
         while not receive.fired and (departure := self._departure()) is not None:
+            # A new one each time, since `|` has withdrawn the last.
             receive = node.receive()
             yield departure | receive
         return receive

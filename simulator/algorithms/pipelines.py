@@ -138,6 +138,8 @@ class PipeDream(Pipeline):
     def worker(self, node: Node) -> Role:
         stage = self.stage(node)
         state = self.rule.init(node.weights)
+        # One mini-batch for this stage and for each later one: gradients are then n - s updates
+        # late.
         for _ in range(node.workers - node.rank):
             yield from stage.forward(node.weights)
         while True:

@@ -98,6 +98,8 @@ class SGP(Elastic):
         """Algorithm 2, with one exchange outstanding at a time."""
         state = state_among_members(node, self.rule, node.state)
         x, node.weight = node.weights, 1.0
+        # The present exchange: its number, the step after which it began, its messages still to
+        # come.
         exchange, pushed, missing = -1, 0, 0
         for step in count():
             gradient = yield node.compute(node.weights)

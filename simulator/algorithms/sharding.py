@@ -100,6 +100,7 @@ class Shards:
 
         An answer is a new slice, or None where the worker is to go on with the one that it holds.
         """
+        # Not after `wait_until_overtaken`, which has taken the answer of the one shard.
         if len(self._parts) == 1 and not self._fresh:
             _, model = yield self._node.receive()
             if model is not None:
@@ -132,6 +133,7 @@ class Shards:
         while not (work.fired or self._complete):
             receive = self._node.receive()
             yield work | receive
+            # A shard may send the same weights twice, which are no newer ones.
             if receive.fired and receive.value[1] is not self._models[receive.value[0]]:
                 self._take(*receive.value)
         return self._complete

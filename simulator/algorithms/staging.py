@@ -163,6 +163,7 @@ class Carriage:
         """Receive the oldest gradient, make the backward pass, and send it on; return its piece."""
         node = self._node
         if not self.later:
+            # The whole gradient is promised here, where the weights of all stages meet.
             batch, started, reads = self._at_last_stage.popleft()
             gradient: Gradient = node.promise(join_slices(reads), batch, started)
         else:

@@ -180,6 +180,7 @@ class SyncPS(Synchronous, Bucketed):
                 sent = servers.push((number, whole), size=bucket.size)
                 while sent:
                     yield sent.pop()
+            # `read` awaits the last bucket alone, and the next mini-batch needs the weights of all.
             for _ in range((len(buckets) - 1) * self.shards):
                 yield node.receive(BUCKET)
 

@@ -173,6 +173,7 @@ class Collective:
         workers = len(ranks)
         parts = self.begin(rank, workers, value, params)
         under_way = deque[tuple[int, Phase, list[Verb]]]()
+        # The empty phases at the end complete those that are still under way.
         for number, phase in enumerate([*self.phases(workers), *[()] * self.slices]):
             if len(under_way) == self.slices:
                 before, awaited, sent = under_way.popleft()

@@ -114,6 +114,8 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
             place = place_of(rank, workers)
             assert place is not None, "only nodes with a place on the cube exchange chunks"
             owner = place ^ distance if halve else place
+            # Chunks come in blocks of `distance`, a power of two: the first one of the block with
+            # `owner`.
             return owner & -distance
 
         carried = partial(

@@ -75,6 +75,7 @@ class Fragment:
         before: Sequence[GradientPromise] = ()
         if learner in self.pushes:
             before = self.pushes[learner].gradients
+        # A later change contains the earlier one, but only the earlier push has its gradients.
         self.pushes[learner] = push._replace(gradients=[*before, *push.gradients])
 
     def set_due(self, now: float, quorum: int, workers: int, grace: float) -> None:

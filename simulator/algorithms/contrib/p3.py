@@ -116,6 +116,8 @@ class P3(Sharded, Sliced):
             if len(readers) < node.workers:
                 continue
             yield node.work(layers[layer].size * node.apply_seconds)
+            # The version before the update: answers that leave after the update carry the new
+            # model.
             left, read = left - 1, node.version
             if not left:
                 taken = [gradients[worker] for worker in sorted(gradients)]

@@ -115,9 +115,12 @@ class PriorityAllReduce(Reducing, Sliced):
         computed = Counter[int]()
         for turn in count():
             yield node.receive(FREE)
+            # All that has arrived is taken first: it may be more urgent than what waits.
             while not waiting or node.arrived(COMPUTED):
                 _, number = yield node.receive(COMPUTED)
                 computed[number] += 1
+                # The count goes on over all steps: at a multiple, all nodes have computed it in
+                # this one.
                 if computed[number] % len(node.members) == 0:
                     for piece in range(layers[number].slices):
                         waiting.put(number, (number, piece))
