@@ -49,6 +49,7 @@ class BackgroundGradients:
     def _wait(self, row: int) -> None:
         """Return once `row` is computed; meanwhile compute what no thread has begun."""
         while row in self._futures and not self._compute(row):
+            # `any` stops at the first row computed here, which leaves the dictionary: hence a list.
             if self._futures[row].done() or not any(map(self._compute, list(self._futures))):
                 self._futures[row].result()
                 del self._futures[row]

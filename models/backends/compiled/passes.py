@@ -120,6 +120,7 @@ def convolve(
             bias = ZERO
             if len(biases):
                 bias = biases[o]
+            # `outs` are next to each other, so that the places of a row are one piece.
             own = rows[o] + targets[0]
             set_all(y[own : own + len(targets) * SAMPLES], bias)
         multiply(w, len(terms), 1, x, some, terms, y, targets, rows)
@@ -309,6 +310,7 @@ def forward(
         elif kind == ADD:
             add(x, space[step[OTHER] : step[OTHER] + len(y)], y)
         elif kind in (LINEAR, CONVOLUTION):
+            # A linear layer has one place, 0, and its `outs` (rows of its weights) begin with 0.
             targets = outs[: len(places)]
             convolve(weight, biases, x, terms[: step[KERNEL]], rows, places, targets, y)
         elif kind == POOL:
@@ -320,6 +322,7 @@ def forward(
             for c in range(channels):
                 average(x[c * channel_in :], places, terms, y[c * channel_out :])
         else:
+            # This applies the unit of the step as well.
             normalise_all(step, numbers[number], weight, biases, batch, x, y, kept)
             continue
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])
@@ -421,6 +424,7 @@ def differentiate(
     set_all(gradient, ZERO)
     for start in range(0, len(index), SAMPLES):
         batch = index[start : start + SAMPLES]
+        # The input of the network is at the start of `space`.
         gather(x, batch, space[last[SCRATCH] :], space)
         forward(steps, numbers, tables, w, space, len(batch))
         loss += cross_entropy(y, last[OUTPUTS], labels, batch, share, smoothing, gy)

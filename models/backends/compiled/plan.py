@@ -257,6 +257,7 @@ class _Builder:
             step.kept = step.size
         entries = window.entries(image)
         if step.kind == passes.POOL:
+            # `kernels.pool` compares two entries at a time; a repeated one changes no maximum.
             entries = np.append(entries, entries[-1:].repeat(len(entries) % 2))
         step.terms = SAMPLES * entries
         step.places = SAMPLES * window.places(image)
@@ -354,6 +355,7 @@ class _Gradients(NamedTuple):
 
 def _assign_gradients(steps: Sequence[PlanStep]) -> _Gradients:
     """Go through the steps as the backward pass does: a slot is free again after its step."""
+    # Place 0 is the network's input, and place n + 1 the output of step n.
     needed = [False, *(step.learns for step in steps)]
     for step in steps:
         if step.kind in (passes.BATCH_NORM, passes.GROUP_NORM):
@@ -411,6 +413,7 @@ def _lay_out(steps: Sequence[PlanStep], inputs: tuple[int, ...]) -> Plan:
         rows.append([*row, filled])
     numbers = np.array([[*step.unit[1:], step.eps] for step in steps], np.float32)
     sums = TILE_SUMS * LANES * max(len(step.terms) for step in steps)
+    # Scratch memory holds a block and its product (`add_outer_products`), or sums of correlations.
     space = SAMPLES * scratch + max(SAMPLES * (widest + SAMPLES), sums)
     batched = any(step.kind == passes.BATCH_NORM for step in steps)
     return Plan(np.array(rows), numbers, np.concatenate(tables), space, sizes[-1], batched)

@@ -137,6 +137,7 @@ def add_rows(
 
         begin, together = INDEX(0), TILE_ROWS
         while together:
+            # The rows that are left over go on in tiles of half the size, down to single rows.
             end = builder.sub(row_count, builder.urem(row_count, INDEX(together)))
             emit_rows(begin, end, together)
             begin, together = end, together // 2
