@@ -109,6 +109,7 @@ def try_run(spec: RunSpec, seconds: float = TRIAL_SECONDS) -> RunCost:
 
     remaining = 0.0
     try:
+        # Without evaluations but the first and the last: one is timed on its own below.
         end = simulate(**arguments, evaluate=Evaluate(every_updates=1e15), watch=watch).progress
     except TimeoutError:
         # the first quarter of the marks is a warm-up

@@ -122,6 +122,7 @@ def run_jobs(
                     cause = error
             if interrupts:
                 return
+            # No run had begun, so that no death would be counted, and rounds would fail for ever.
             if not started:
                 raise cause
             for run in started:
@@ -203,6 +204,7 @@ def _joblib_round(
             started.append(job.run)
             yield delayed(work)(job)
 
+    # None is dispatched to wait: a death counts against every run that has started.
     pool = Parallel(
         **arguments, return_as="generator_unordered", pre_dispatch=parallel, batch_size=1
     )

@@ -111,6 +111,7 @@ def run_spec(
         # another process may have finished the same run meanwhile
         if not force and (result := find_run(spec, out)):
             return result
+        # Every file is checked before anyone else can see the run.
         result = load_result(private)
         store.publish(private, path)
     return replace(result, path=path, given=spec.config, labels=spec.labels)
