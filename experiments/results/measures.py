@@ -126,6 +126,7 @@ def measure_runs(
         raise ValueError(f"{value}: none of the runs measured it")
     else:
         number = final[column].astype(float)
+        # The times and counts of a diverged member are valid, its measures are not.
         if column not in AXES:
             number = number.where(~diverged)
     rows = final[["run", *results.keys, "member"]].assign(run=run)
@@ -144,6 +145,7 @@ def _compare_workers(results: Results, value: str, target: float | None) -> "pd.
     workers = table[key].astype(float)
     rates = [name for name in results.keys if name.startswith("learning.") and not is_seed(name)]
     shared = [name for name in results.keys if name != key and name not in rates]
+    # Where no other key was swept, a constant makes one group of all rows.
     setting = [table[name].astype(object) for name in shared] or [workers.map(lambda _: 0)]
     fewest = workers.groupby(setting, dropna=False).transform("min")
     at_fewest = table["value"].where(workers == fewest)

@@ -107,6 +107,7 @@ def _read_part(
             facts &= column == value if value.is_valid else column.is_null()
     parquet = ds.ParquetFileFormat()
     disk = LocalFileSystem()
+    # With the labels as facts, Arrow rules out a run without reading its rows.
     fragment = parquet.make_fragment(str(table.path.absolute()), disk, partition_expression=facts)
     dataset = ds.FileSystemDataset([fragment], schema, parquet, disk)
     if condition is not None and not list(dataset.get_fragments(condition)):

@@ -181,6 +181,7 @@ def _choose_without_each_seed(
         others = members[members[seed] != value]
         parts = [rows for setting, rows in groups(others, keys) if setting in available]
         if not parts:
+            # No other seed has one of its settings, so it chooses for itself.
             parts = [own]
         choice = _choose_setting(pd.concat(parts), keys, by)
         choices.append({seed: value, **{key: choice[key] for key in keys}})
@@ -247,6 +248,7 @@ def _restrict(
     for settings in chosen:
         matches = pd.Series(data=True, index=table.index)
         for key, value in settings.items():
+            # A key that a run lacks is NaN here, which equals nothing.
             matches &= table[key].isna() if pd.isna(value) else table[key] == value
         selected |= matches
     members = table[selected].groupby("run", observed=True)["member"].agg(tuple).to_dict()

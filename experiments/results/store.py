@@ -273,6 +273,7 @@ def remove_stale(path: Path) -> frozenset[str]:
     for file in path.glob(".*"):
         process = _owner_of(file)
         if process is not None:
+            # Private folders are named after a dot and the twelve digits of the run.
             run = file.name[1:13]
             finished = (path / run / MANIFEST).is_file()
             if not finished and (file / SNAPSHOT).is_file():

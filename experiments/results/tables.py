@@ -226,6 +226,7 @@ def table(
             if setting in widths:
                 other = _estimate(widths[setting], value, bool(reference))
                 if math.isfinite(estimate.half):  # a median or a bound has no interval
+                    # `fmax` leaves out NaN: over all seeds there may be no interval.
                     estimate = estimate._replace(half=float(np.fmax(estimate.half, other.half)))
             row = setting[: len(down)]
             column = setting[len(down) :]
