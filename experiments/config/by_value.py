@@ -157,6 +157,7 @@ def pack_plugins(parts: Iterable[Part]) -> bytes:
             definition = recipe, plugin.sha256
             entry = definition, _names_in_annotations(recipe)
             try:
+                # Each one alone, to tell which of them cannot be pickled.
                 _dump(entry)
             except Exception as error:  # whatever the plugin's own values raise
                 problem = f"{plugin.plugin} cannot be passed to other processes"
@@ -166,6 +167,7 @@ def pack_plugins(parts: Iterable[Part]) -> bytes:
     return _dump(packed)
 
 
+# Cached, since every job of a worker process brings the same plugins.
 @lru_cache(maxsize=4)
 def receive_plugins(packed: bytes) -> None:
     """Have this process take the plugins of `__main__` from `packed`."""

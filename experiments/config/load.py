@@ -284,6 +284,7 @@ def _remove_axis(
     """`document` without the axis that swept `key`."""
     if key == "sweep" or not sweep:
         return document
+    # `seeds: 5` is another way to write an axis of `seed`.
     removed = (key, "seeds") if key == "seed" else (key,)
     others = {axis: values for axis, values in sweep.items() if axis not in removed}
     rest = without_range(others, key)

@@ -150,6 +150,7 @@ class NamedChoice:
             raise unknown_name(self.tag, name, self.parts)
         value: str | None = name
         if ":" not in name and not is_from_result(info):
+            # For names of the table, too: it warns where a package has the same name.
             value = self._find_installed(name)
         if name in self.parts:
             return self.parts[name]

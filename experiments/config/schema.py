@@ -223,6 +223,7 @@ def parse_once(key: Any, value: Any, info: ValidationInfo, parse: Callable[[], A
     try:
         if cache is None:
             return parse()
+        # As text, since mappings cannot be hashed. The text of a `FileName` is its absolute path.
         text = (key, repr(value))
         if text not in cache:
             cache[text] = parse()

@@ -223,6 +223,7 @@ def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash | N
     try:
         if end and float(end) == math.inf:
             end = ""
+        # A negative start is not left out here: `Window` or `Crash` refuses it.
         if end and float(end) == float(start) >= 0:
             return None
         if factor.casefold() == DOWN:

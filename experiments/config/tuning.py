@@ -90,7 +90,10 @@ def reporting_runs(config: Config, chosen: Sequence[Mapping[str, Any]]) -> list[
     settings_at: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for choice in chosen:
         value = tuple(choice[key] for key in over)
-        settings = {key: of for key, of in choice.items() if of is not None or key in over}
+        settings = {}
+        for key, setting in choice.items():
+            if setting is not None or key in over:
+                settings[key] = setting
         settings_at.setdefault(value, []).append(settings)
     found = []
     for values, wanted in settings_at.items():
