@@ -143,6 +143,44 @@ def test_synchronous_worker_that_returns_is_answered_once(name, shards):
     assert outcome.gradients["dropped"] == 1
 
 
+def test_loss_of_message_from_before_crash_ends_no_later_sending():
+    """A message takes 2 s. The one of 0 s is lost by the crash, that of 1.5 s arrives at 3.5 s."""
+
+    class Sender(Algorithm):
+        topology = Complete()
+
+        def worker(self, node):
+            if node.rank == 0:
+                node.send(1, None)
+            yield node.after(5.0)
+
+    outcome = crashed(
+        Sender(), Crash(0, at=1.0, back=1.5), workers=2, network=Network(latency=2.0), time=10.0
+    )
+    assert outcome.messages["lost"] == 1
+    assert outcome.workers["sending"].tolist() == [1.0 + 2.0, 0.0]
+
+
+def test_role_does_not_go_on_after_lost_message():
+    """Who awaits the arrival of a message to a worker that is down waits for ever."""
+    arrived = []
+
+    class Sender(Algorithm):
+        topology = Complete()
+
+        def worker(self, node):
+            if node.rank == 0:
+                for _ in range(2):
+                    yield node.send(1, None)
+                    arrived.append(node.now)
+                    yield node.work(1.0)
+            yield node.receive()
+
+    network = Network(latency=1.0)
+    crashed(Sender(), Crash(1, at=1.5), workers=2, network=network, time=10.0)
+    assert arrived == [1.0]
+
+
 def test_unread_messages_are_gone_after_crash():
     read = []
 

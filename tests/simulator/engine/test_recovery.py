@@ -45,6 +45,16 @@ def test_worker_reads_again_after_lost_push():
     assert outcome.messages["lost"] == 1
 
 
+def test_checkpoint_that_was_due_before_crash_is_kept():
+    """Updates at 1 and 2 s; the checkpoint of 2.4 s has both, though no update came between."""
+    crash = ServerCrash(at=2.7, restore_seconds=0.1)
+    checkpoint = Checkpoint(every_seconds=1.2)
+    cluster = Cluster(workers=1, server_crashes=[crash], checkpoint=checkpoint)
+    outcome = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=4))
+    assert outcome.restores["version"].tolist() == [2]
+    assert outcome.restores["lost"].tolist() == [0]
+
+
 def test_one_shard_alone_goes_back():
     """Gradients of 1 in every coordinate: shard 1 has lost two of its updates, shard 0 none."""
     task = Quadratic(curvature=1e-300, dim=4, initial=0.0, dtype=torch.float64)

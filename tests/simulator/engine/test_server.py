@@ -249,6 +249,28 @@ def test_cancelled_work_frees_server():
     assert nodes[SERVER].spent[BUSY] == 6.0
 
 
+def test_cancelled_work_leaves_moments_of_what_is_planned_behind_it():
+    """Work of 5 s, then a send of 2 s, whose message leaves first. The work is cancelled at 1 s; the
+    next one begins at 7 s all the same.
+    """
+    moments = []
+
+    def worker(node):
+        yield node.receive()
+        moments.append(node.now)
+
+    def server(node):
+        work = node.work(5.0)
+        node.send(0, None)
+        yield node._env.timeout(1.0)
+        work.cancel()
+        yield node.work(1.0)
+        moments.append(node.now)
+
+    nodes_of(worker, server, Cluster(1, reply_seconds=2.0))
+    assert moments == [5.0, 8.0]
+
+
 def test_messages_are_logged_at_departure():
     network = Network(latency=1.0, message_bytes=4.0)
     cluster = Cluster(3, Constant(9.0), network=network, reply_seconds=2.0)
