@@ -158,7 +158,9 @@ class Network(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_seconds(self, "latency", *["server_latency"] * (self.server_latency is not None))
+        check_seconds(self, "latency")
+        if self.server_latency is not None:
+            check_seconds(self, "server_latency")
         _check_bandwidth("Network", "bandwidth", self.bandwidth)
         if self.hosts is not None:
             self._check_beside_hosts()
