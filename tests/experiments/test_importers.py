@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import random
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.real.importers import chrome_steps
+from tests.experiments.test_recordings import BROKEN
 
 SECONDS = np.array([[0.25, 0.5, 0.125], [0.375, 0.25, 0.75]])
 """Of two workers at three steps: sums of powers of two, so that no clock rounds them."""
@@ -255,61 +255,6 @@ def test_imported_recording_is_replayed(tmp_path, capsys, form):
     assert steps.tolist() == np.cumsum(SECONDS.max(0)).tolist()
 
 
-def without(key, event=1):
-    trace = chrome(0)
-    del trace["traceEvents"][event][key]
-    return trace
-
-
-def lasting(dur):
-    trace = chrome(0)
-    trace["traceEvents"][4]["dur"] = dur
-    return trace
-
-
-CHROME = {
-    "truncated": (json.dumps(chrome(0))[:40], "a.json: expected a Chrome trace in JSON: "),
-    "no JSON": ("\x00\xff", "a.json: expected a Chrome trace in JSON: "),
-    "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
-    "a number": (
-        "17",
-        "a.json: traceEvents: expected a list of events: this is not a Chrome trace",
-    ),
-    "no events": ({"traceEvents": 3}, "a.json: traceEvents: expected a list of events"),
-    "no steps": (
-        {"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]},
-        "a.json: traceEvents: expected events",
-    ),
-    "negative": (
-        lasting(-1.0),
-        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got -1.0",
-    ),
-    "NaN": (lasting(math.nan), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got nan"),
-    "infinite": (
-        lasting(math.inf),
-        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got inf",
-    ),
-    "huge": (
-        lasting(10**400),
-        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got 1000000",
-    ),
-    "text": (lasting("1"), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got '1'"),
-    "lacks dur": (
-        without("dur"),
-        "a.json: ProfilerStep#0: expected microseconds > 0 as dur, got null",
-    ),
-    "no worker 0": (chrome(1), "expected ranks 0, 1, 2, ... without a gap, got none of 0"),
-    "twice": (
-        {"traceEvents": 2 * chrome(0)["traceEvents"]},
-        "a.json: ProfilerStep#0: expected once",
-    ),
-    "bad rank": (
-        {**chrome(0), "distributedInfo": {"rank": "x"}},
-        "a.json: distributedInfo.rank: expected ",
-    ),
-}
-
-
 @pytest.fixture
 def refusal(mistake, tmp_path):
     """Imports what cannot be: returns the one line that refuses it, and nothing is written."""
@@ -347,11 +292,20 @@ def test_begins_and_ends_pair_by_time_and_name(tmp_path, events, encoding):
     assert chrome_steps([path])["seconds"].tolist() == [0.5]
 
 
-@pytest.mark.parametrize("name", CHROME)
-def test_broken_chrome_trace_gives_one_line_error(name, tmp_path, refusal):
-    content, message = CHROME[name]
-    path = write(tmp_path / "a.json", content)
-    assert message in refusal("chrome", path)
+HUGE = f"1{400 * '0'}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
+        (profiled([0.5]).replace("500000.0", HUGE), "ProfilerStep#0: expected microseconds > 0"),
+    ],
+    ids=["deep", "huge"],
+)
+def test_trace_of_extremes_gives_one_line_error(content, message, tmp_path, refusal):
+    """`mistakes.yaml` has the other broken traces."""
+    assert message in refusal("chrome", write(tmp_path / "a.json", content))
 
 
 def test_files_of_different_runs_are_refused(tmp_path, refusal):
@@ -376,56 +330,12 @@ def test_files_of_different_runs_are_refused(tmp_path, refusal):
     assert two == "laggard import straggler-analysis: expected one file, got 2\n"
 
 
-TABLES = {
-    "no column": (
-        lambda: straggler_analysis().drop(columns="duration"),
-        "duration: expected the columns dp_rank, ",
-    ),
-    "negative": (
-        lambda: straggler_analysis(duration=-1.0),
-        "duration: expected finite seconds >= 0, got -1.0",
-    ),
-    "NaN": (
-        lambda: straggler_analysis(duration=math.nan),
-        "duration: expected finite seconds >= 0, got nan",
-    ),
-    "text": (
-        lambda: straggler_analysis(duration="x"),
-        "duration: expected finite seconds >= 0, got x",
-    ),
-    "no time": (
-        lambda: straggler_analysis(duration=0.0, start_ts=1.0),
-        "seconds: expected steps that take time, got",
-    ),
-    "no start": (
-        lambda: straggler_analysis(start_ts=math.inf),
-        "start_ts: expected finite seconds, got inf",
-    ),
-    "half a rank": (
-        lambda: straggler_analysis(dp_rank=0.5),
-        "dp_rank: expected whole numbers >= 0, got 0.5",
-    ),
-    "no worker 0": (
-        lambda: straggler_analysis(dp_rank=1),
-        "worker: expected ranks 0, 1, 2, ... without a gap, got",
-    ),
-    "a huge step": (
-        lambda: straggler_analysis(step=1e300),
-        "step: expected whole numbers >= 0, got 1e+300",
-    ),
-    "no computing": (
-        lambda: straggler_analysis(optype="gc"),
-        "optype: expected operations such as forward-compute",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_broken_table_gives_one_line_error(name, tmp_path, refusal):
-    make, message = TABLES[name]
-    path = write(tmp_path / "trace.parquet", make())
-    line = refusal("straggler-analysis", path)
-    assert line.startswith(f"{path}: {message}")
+@pytest.mark.parametrize(("changes", "message"), BROKEN["stragglers"])
+def test_broken_table_gives_one_line_error(changes, message, tmp_path, refusal):
+    lacking = [name for name, value in changes.items() if value is None]
+    table = straggler_analysis(**changes).drop(columns=lacking)
+    path = write(tmp_path / "trace.parquet", table)
+    assert refusal("straggler-analysis", path).startswith(f"{path}: {message}")
 
 
 def test_truncated_table_gives_one_line_error(tmp_path, refusal):

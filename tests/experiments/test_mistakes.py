@@ -40,6 +40,7 @@ def write_calibrated(folder):
 
 
 FILES = {
+    "chrome": lambda folder: None,
     "toy": write_toy,
     "documents": write_documents,
     "swept": write_swept,
@@ -49,6 +50,7 @@ FILES = {
 }
 """Writes the files of each part of the table to the current folder."""
 COMMANDS = {
+    "chrome": ("a.json", "import chrome a.json --out out"),
     "documents": ("own.yaml", "validate own.yaml"),
     "clusters": ("mine.yaml", "league mine.yaml --task task.yaml"),
 }

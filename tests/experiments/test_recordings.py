@@ -1,10 +1,12 @@
 """Tables that a config reads: a replayed recording, and slowdowns."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from ruamel.yaml import YAML
 
 from laggard import load, run
 
@@ -86,31 +88,10 @@ def test_factor_without_end_gives_one_line_error(tmp_path, mistake):
     assert "stop.time: expected at most 1e-07 s" in mistake("validate", path, "stop={time: 1}")
 
 
-THREE = [0, 1, 2]
+BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_recordings.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"worker": THREE, "seconds": [1.0, -1.0, 1.0]},
-            "file: expected numbers > 0 as seconds, got \"'-1' in",
-        ),
-        (
-            {"worker": THREE, "seconds": [1.0, math.nan, 1.0]},
-            "file: expected numbers > 0 as seconds, got \"'' in",
-        ),
-        (
-            {"worker": [1, 2, 3], "seconds": [1.0, 1.0, 1.0]},
-            "worker: expected rows of each rank below",
-        ),
-        ({"worker": THREE}, "column: expected one of worker, of numbers, got 'seconds'"),
-        (
-            {"seconds": [1.0, 1.0]},
-            "worker: expected the column of ranks (one of seconds), or columns, got",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("columns", "message"), BROKEN["times"])
 def test_broken_table_of_times_gives_one_line_error(columns, message, tmp_path, mistake):
     pd.DataFrame(columns).to_parquet(tmp_path / "compute.parquet")
     path = tmp_path / "plain.yaml"
