@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from laggard import load, load_results, sweep
+from laggard import load, load_results, run, sweep
 from laggard.experiments import figures
 from laggard.experiments.cli import main
 from laggard.experiments.config import plugins
@@ -51,6 +51,12 @@ def toy(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def ran(toy, tmp_path):
+    """Runs the toy config with overrides, and stores the result in the test's folder."""
+    return lambda *overrides, **options: run(load(toy(), *overrides), tmp_path, **options)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from laggard import load, run
 from laggard.experiments import cli
 
 ROOT = Path(cli.__file__).resolve().parent
@@ -39,9 +38,9 @@ def test_planted_option_is_found(tmp_path):
     assert list(texts_of_options(planted)) == ["planted.py: take --force"]
 
 
-def test_one_error_names_argument_or_option(toy, tmp_path, mistake):
+def test_one_error_names_argument_or_option(ran, toy, tmp_path, mistake):
     with pytest.raises(ValueError, match=r"^`continues`: .*\(`keep_snapshot`\)"):
-        run(load(toy()), tmp_path, continues=True)
+        ran(continues=True)
     line = mistake("run", toy(), "--continue", "--out", tmp_path)
     assert "--continue: " in line
     assert "(--keep-snapshot)" in line

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from laggard import load, run
 from laggard.experiments.cli import main
 from laggard.experiments.running import run as running
 
@@ -85,10 +84,10 @@ def test_too_long_name_is_refused(toy, mistake):
     assert main(["validate", str(toy(f"name: {'n' * 80}"))]) == 0
 
 
-def test_files_have_the_mode_of_the_umask(toy, tmp_path):
+def test_files_have_the_mode_of_the_umask(ran):
     before = os.umask(0o027)
     try:
-        path = run(load(toy()), tmp_path / "out").path
+        path = ran().path
     finally:
         os.umask(before)
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o640}

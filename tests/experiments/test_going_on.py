@@ -178,16 +178,16 @@ def test_finished_run_continues_to_a_longer_stop(toy, tmp_path, seconds):
     assert not (run(short, out, force=True).path / SNAPSHOT).exists()
 
 
-def test_continue_needs_a_shorter_run(toy, tmp_path, seconds):
+def test_continue_needs_a_shorter_run(ran, tmp_path, seconds):
     """That run needs a snapshot and may differ in `stop` only."""
-    run(load(toy()), tmp_path)
-    run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
-    run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
-    run(load(toy(), "stop={time: 0.1}"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    ran()
+    ran("seed=1", snapshots=6.0, keep_snapshot=True)
+    ran("stop={updates: 90}", snapshots=6.0, keep_snapshot=True)
+    ran("stop={time: 0.1}", snapshots=6.0, keep_snapshot=True)
     with pytest.raises(
         ConfigError, match=r"^`continues`: expected a finished run .* alone, got none in .*toy$"
     ):
-        run(load(toy(), "stop={updates: 80}"), tmp_path, continues=True)
+        ran("stop={updates: 80}", continues=True)
     assert not list((tmp_path / "toy").glob(".*"))
 
 

@@ -34,14 +34,13 @@ def write_times(folder, seconds):
     ],
 )
 def test_edited_file_makes_another_run(
-    toy, tmp_path, monkeypatch, name, before, after,
-    overrides,
+    ran, tmp_path, monkeypatch, name, before, after, overrides,
 ) :  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(before)
-    first = run(load(toy(), *overrides), tmp_path / "out")
+    first = ran(*overrides)
     (tmp_path / name).write_text(after)
-    second = run(load(toy(), *overrides), tmp_path / "out")
+    second = ran(*overrides)
     assert first.path != second.path
     assert (first.manifest["mileage"], first.manifest["messages"]) != (
         second.manifest["mileage"],
@@ -50,7 +49,7 @@ def test_edited_file_makes_another_run(
     (tmp_path / "elsewhere").mkdir()
     moved = (tmp_path / name).rename(tmp_path / "elsewhere" / f"other{Path(name).suffix}")
     again = [override.replace(name, str(moved)) for override in overrides]
-    assert run(load(toy(), *again), tmp_path / "out").manifest == second.manifest
+    assert ran(*again).manifest == second.manifest
 
 
 def test_file_names_are_relative_to_their_config(toy, tmp_path, monkeypatch):

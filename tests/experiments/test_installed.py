@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from laggard import ConfigError, load, run
+from laggard import ConfigError, load
 from laggard.experiments.cli import main
 from laggard.experiments.config import installed
 from laggard.experiments.config.grid import RunSpec
@@ -82,7 +82,7 @@ def test_config_folder_without_packages_is_not_read_again(toy, monkeypatch, tmp_
     assert reads == []
 
 
-def test_source_of_installed_package_is_in_id(install, toy, tmp_path):
+def test_source_of_installed_package_is_in_id(install, ran, tmp_path):
     source = ABSOLUTE.replace("value.abs()", "factor() * value.abs()")
     sources = {
         "__init__.py": "",
@@ -90,9 +90,9 @@ def test_source_of_installed_package_is_in_id(install, toy, tmp_path):
         "b.py": "def factor():\n    return 1\n",
     }
     install("late", [("compensation", "mine", "late.a:Absolute")], sources)
-    first = run(load(toy(), "learning.compensation=mine"), tmp_path / "out")
+    first = ran("learning.compensation=mine")
     (tmp_path / "site-packages/late/b.py").write_text("def factor():\n    return 5\n")
-    second = run(load(toy(), "learning.compensation=mine"), tmp_path / "out")
+    second = ran("learning.compensation=mine")
     assert first.path != second.path
     assert not torch.equal(first.weights, second.weights)
     for name in ("late", "late.a", "late.b"):

@@ -172,12 +172,12 @@ def test_checker_finds_planted_faults(line, phase, changes):
 
 
 def test_export_writes_trace_and_warns_without_messages(
-    toy,
+    ran,
     tmp_path,
     mistake,
     capsys,
 ):
-    result = run(load(toy()), tmp_path / "out")
+    result = ran()
     command = ["export", str(result.path), "--to", "perfetto"]
     assert main(command) == 0
     printed = capsys.readouterr()

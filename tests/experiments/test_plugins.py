@@ -171,7 +171,7 @@ def test_plugin_equals_the_built_in_entry(what, module, toy, tmp_path):
     assert load_result(mine.path).config.as_dict() == mine.config.as_dict()
 
 
-def test_algorithm_without_learning_needs_no_rule(module, toy, tmp_path):
+def test_algorithm_without_learning_needs_no_rule(module, ran):
     source = """
 from dataclasses import dataclass
 from laggard.simulator import Algorithm
@@ -184,7 +184,7 @@ class Still(Algorithm):
             node.apply(node.weights, [gradient])
 """
     module("still", source)
-    result = run(load(toy(), "algorithm='still:Still'", "task.jitter=0.0"), tmp_path / "out")
+    result = ran("algorithm='still:Still'", "task.jitter=0.0")
     assert result.weights.tolist() == [[1.0, 1.0, 1.0]]
 
 
@@ -318,8 +318,7 @@ HELPERS = {
 def test_imported_sources_are_part_of_the_run_id(
     how,
     module,
-    toy,
-    tmp_path,
+    ran,
     monkeypatch,
 ):
     """This holds within one process, and for a new source of equal length and modification time."""
@@ -335,24 +334,24 @@ def test_imported_sources_are_part_of_the_run_id(
         module("package/__init__", imports)
     plugin = f"learning.compensation='{name}:Absolute'"
     born = module(helper, "def factor():\n    return 1\n").stat()
-    first = run(load(toy(), plugin), tmp_path / "out")
+    first = ran(plugin)
     module("unrelated", "changed = True\n")
-    assert run(load(toy(), plugin), tmp_path / "out").manifest == first.manifest
+    assert ran(plugin).manifest == first.manifest
     younger = module(helper, "def factor():\n    return 5\n")
     os.utime(younger, ns=(born.st_atime_ns, born.st_mtime_ns))
-    second = run(load(toy(), plugin), tmp_path / "out")
+    second = ran(plugin)
     assert second.path != first.path
     assert not torch.equal(second.weights, first.weights)
 
 
 @pytest.mark.slow
-def test_processes_find_a_source_of_the_folder_above(module, toy, tmp_path):
+def test_processes_find_a_source_of_the_folder_above(module, ran, toy, tmp_path):
     name, source = HELPERS["of the folder above"]
     module("package/__init__", "")
     module(name.replace(".", "/"), source)
     module("package/helping", "def factor():\n    return 5\n")
     plugin = f"learning.compensation='{name}:Absolute'"
-    here = run(load(toy(), plugin), tmp_path / "out")
+    here = ran(plugin)
     elsewhere = sweep(load(toy(), plugin, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
     assert torch.equal(elsewhere[0].weights, here.weights)
 
@@ -377,6 +376,7 @@ def test_new_process_reads_no_stale_bytecode(module, toy, tmp_path):
 
 def test_source_edited_after_an_import_is_read_again(
     module,
+    ran,
     toy,
     tmp_path,
     monkeypatch,
@@ -388,7 +388,7 @@ def test_source_edited_after_an_import_is_read_again(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("mine")
     module("mine", ABSOLUTE.replace("value.abs()", "value.exp()"))
-    first = run(load(toy(), own), tmp_path / "out")
+    first = ran(own)
     with monkeypatch.context() as patch:
         patch.setattr("laggard.experiments.config.plugins._hashes", {})
         assert run(load(toy(), own), tmp_path / "other").path.name == first.path.name
@@ -436,9 +436,9 @@ def test_result_is_read_without_its_plugin(module, toy, tmp_path):
         load(read.path / "config.yaml", "sweep={}")
 
 
-def test_stored_config_needs_the_same_source(module, toy, tmp_path):
+def test_stored_config_needs_the_same_source(module, ran, tmp_path):
     module("mine", ABSOLUTE)
-    result = run(load(toy(), "learning.compensation='mine:Absolute'"), tmp_path / "out")
+    result = ran("learning.compensation='mine:Absolute'")
     path = result.path / "config.yaml"
     module("elsewhere", "")
     sys.path.append(str(tmp_path))

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from laggard import load, run, sweep
+from laggard import load, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.report import report_page, staleness_table, waiting_table
 from laggard.experiments.report.charts import draw_curves, draw_timelines
@@ -160,9 +160,9 @@ def test_line_of_a_chart_is_mean_over_seeds(results):
         np.testing.assert_allclose(data["y updates"][index], mean)
 
 
-def test_timeline_has_the_gradients_and_their_staleness(toy, tmp_path):
+def test_timeline_has_the_gradients_and_their_staleness(ran):
     """As many updates lie between a gradient's read and its own as its staleness says."""
-    result = run(load(toy(), "cluster.network={bandwidth: 1000, message_bytes: 4}"), tmp_path)
+    result = ran("cluster.network={bandwidth: 1000, message_bytes: 4}")
     data = data_of(draw_timelines([result], most=1000), "run 0")
     updates = result.updates.sort_values("started")
     for name, column in {"worker": "worker", "ended": "time", "staleness": "staleness"}.items():
@@ -198,8 +198,8 @@ def test_planted_fault_is_found(text, place, fault):
     assert faults(text.replace(place, fault, 1))
 
 
-def test_page_of_run_has_config_and_hashes(toy, tmp_path):
-    result = run(load(toy(), "record.messages=true"), tmp_path)
+def test_page_of_run_has_config_and_hashes(ran):
+    result = ran("record.messages=true")
     found = Page(report_page([result]))
     assert found.faults == []
     assert len(found.pictures) >= 2
@@ -213,8 +213,8 @@ def test_page_of_run_has_config_and_hashes(toy, tmp_path):
         assert said in found.text, said
 
 
-def test_shares_of_time_are_the_workers_seconds(toy, tmp_path):
-    result = run(load(toy()), tmp_path)
+def test_shares_of_time_are_the_workers_seconds(ran):
+    result = ran()
     rows, _ = waiting_table(result)
     for (name, shares), (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
         assert name == f"worker {seconds['worker']:.0f}"
@@ -224,8 +224,8 @@ def test_shares_of_time_are_the_workers_seconds(toy, tmp_path):
         )
 
 
-def test_staleness_is_counted_over_applied_gradients(toy, tmp_path):
-    result = run(load(toy()), tmp_path)
+def test_staleness_is_counted_over_applied_gradients(ran):
+    result = ran()
     (row,) = staleness_table(result).rows
     applied = sorted(result.updates["staleness"][result.updates["status"] == "applied"])
     assert row[0] == str(len(applied))
@@ -233,8 +233,8 @@ def test_staleness_is_counted_over_applied_gradients(toy, tmp_path):
     assert float(row[5]) == applied[-1]
 
 
-def test_command_writes_the_question_of_the_config(toy, tmp_path, capsys):
-    result = run(load(toy()), tmp_path / "out")
+def test_command_writes_the_question_of_the_config(ran, tmp_path, capsys):
+    result = ran()
     assert main(["report", str(result.path)]) == 0
     path = result.path / "report.html"
     assert capsys.readouterr().out == f"{path}\n"

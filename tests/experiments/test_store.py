@@ -70,10 +70,10 @@ def test_manifest_records_the_end_of_a_run(result):
     assert manifest["diverged"] == []
 
 
-def test_backend_is_recorded_and_changes_no_run_id(toy, tmp_path):
+def test_backend_is_recorded_and_changes_no_run_id(ran, toy, tmp_path):
     task = "task={model: logistic, dataset: {name: synthetic, samples: 50}, batch: 10}"
     words = task, "stop={updates: 4}", "device=cpu"
-    first = run(load(toy(), *words, "backend=unfold-graphs"), tmp_path)
+    first = ran(*words, "backend=unfold-graphs")
     again = load(toy(), *words)
     forced = run(again, tmp_path, force=True)
     assert first.manifest["backend"] == "unfold-graphs"
@@ -102,10 +102,10 @@ def test_finished_run_is_simulated_again_only_by_force(result, tmp_path):
     assert all(after[name] > before[name] for name in before)
 
 
-def test_evaluated_models_are_stored_on_request(toy, tmp_path):
+def test_evaluated_models_are_stored_on_request(ran):
     """Each stored model gives the values of its row of the metrics."""
     overrides = ["evaluate={every_updates: 10, keep_models: true}", "sweep.learning.lr=[0.1, 0.01]"]
-    kept = run(load(toy(), *overrides), tmp_path)
+    kept = ran(*overrides)
     assert kept.models is not None
     assert kept.models.shape == (5, 2, 3)
     assert torch.equal(kept.models[-1], kept.weights)
@@ -118,13 +118,13 @@ def test_evaluated_models_are_stored_on_request(toy, tmp_path):
     (kept.path / "models.safetensors").write_bytes(b"something else")
     with pytest.raises(ResultError, match=r"models\.safetensors: it was changed after the run"):
         load_result(kept.path)
-    assert run(load(toy()), tmp_path).models is None
+    assert ran().models is None
 
 
-def test_device_and_target_change_no_run_id(toy, tmp_path):
-    first = run(load(toy()), tmp_path)
+def test_device_and_target_change_no_run_id(ran):
+    first = ran()
     before = stamps(first.path)
-    again = run(load(toy(), "threads=1", "device=cpu", "evaluate.target_accuracy=0.5"), tmp_path)
+    again = ran("threads=1", "device=cpu", "evaluate.target_accuracy=0.5")
     assert stamps(first.path) == before
     assert again.config.evaluate.target_accuracy == 0.5
 
@@ -153,7 +153,7 @@ def test_interrupted_run_keeps_the_earlier_result(toy, tmp_path, monkeypatch):
     assert list((tmp_path / "toy").iterdir()) == [RunSpec(config).folder(tmp_path)]
 
 
-def test_folders_of_dead_processes_are_removed(toy, tmp_path):
+def test_folders_of_dead_processes_are_removed(ran, tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     left = [
@@ -163,7 +163,7 @@ def test_folders_of_dead_processes_are_removed(toy, tmp_path):
     for path in left:
         path.mkdir(parents=True)
         (path / "manifest.json").write_text("{}")
-    result = run(load(toy()), tmp_path)
+    result = ran()
     assert [path.exists() for path in left] == [False, True]
     assert [read.path for read in load_results(tmp_path / "toy")] == [result.path]
 
@@ -203,30 +203,28 @@ def test_forced_run_keeps_files_of_the_user(result, tmp_path):
     assert {file.name for file in again.path.parent.iterdir()} == {again.path.name}
 
 
-def test_messages_are_recorded_on_request(toy, tmp_path):
-    plain = run(load(toy()), tmp_path)
+def test_messages_are_recorded_on_request(ran):
+    plain = ran()
     assert (plain.has_messages, len(plain.messages)) == (False, 0)
     before = stamps(plain.path)
-    logged = run(load(toy(), "record.messages=true"), tmp_path)
+    logged = ran("record.messages=true")
     assert logged.path == plain.path
     assert stamps(plain.path)["metrics.parquet"] > before["metrics.parquet"]
     assert list(logged.messages) == list(plain.messages)
     assert len(logged.messages) == logged.manifest["messages"]["sent"] > 0
     assert logged.updates["arrived"].notna().all()
     before = stamps(logged.path)
-    assert run(load(toy()), tmp_path).has_messages
+    assert ran().has_messages
     assert stamps(logged.path) == before
-    run(load(toy()), tmp_path, force=True)
+    ran(force=True)
     assert not (logged.path / "messages.parquet").exists()
 
 
-def test_crashes_of_servers_are_recorded(toy, tmp_path):
+def test_crashes_of_servers_are_recorded(ran):
     columns = ["time", "back", "server", "version", "lost"]
-    assert list(run(load(toy()), tmp_path).restores) == columns
+    assert list(ran().restores) == columns
     crash = "cluster.server_crashes=[{at: 0.05, restore_seconds: 0.01}, {uptime: {law: exponential, mean: 9}, shard: 1}]"
-    result = run(
-        load(toy(), crash, "algorithm={name: async_ps, shards: 2}", "stop={time: 0.1}"), tmp_path
-    )
+    result = ran(crash, "algorithm={name: async_ps, shards: 2}", "stop={time: 0.1}")
     assert result.restores.loc[0, ["time", "back", "server"]].tolist() == [0.05, 0.05 + 0.01, -1]
     # no checkpoint
     assert load_result(result.path).restores["lost"].tolist()[:1] == [result.restores["version"][0]]

@@ -36,47 +36,45 @@ def test_table_has_row_per_run_and_member(toy, tmp_path):
     assert "not reached" in format_table(summary(results, target=1.0))
 
 
-def test_staleness_counts_applied_gradients_only(toy, tmp_path):
-    result = run(load(toy(), "algorithm={name: k_sync, wait_for: 2}"), tmp_path)
+def test_staleness_counts_applied_gradients_only(ran):
+    result = ran("algorithm={name: k_sync, wait_for: 2}")
     assert result.updates["staleness"].max() > 0
     (row,) = summary([result]).to_dict("records")
     assert (row["staleness"], row["max_staleness"]) == (0, 0)
 
 
-def test_target_is_that_of_config_by_default(toy, tmp_path):
-    assert "time_to_target" not in summary([run(load(toy(), TASK), tmp_path)])
-    assert "time_to_target" in summary(
-        [run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)]
-    )
+def test_target_is_that_of_config_by_default(ran):
+    assert "time_to_target" not in summary([ran(TASK)])
+    assert "time_to_target" in summary([ran(TASK, "evaluate.target_accuracy=0.5")])
 
 
-def test_without_an_accuracy_the_loss_is_shown(toy, tmp_path):
-    result = run(load(toy(), "learning.compensation=dc_asgd_a"), tmp_path)
+def test_without_an_accuracy_the_loss_is_shown(ran):
+    result = ran("learning.compensation=dc_asgd_a")
     (row,) = summary([result]).to_dict("records")
     assert row["method"] == "async_ps + dc_asgd_a"
     assert row["loss"] == pytest.approx(result.metrics["test_loss"].iloc[-1])
     assert row["updates"] == 40
 
 
-def test_unmeasured_value_has_no_target(toy, tmp_path):
+def test_unmeasured_value_has_no_target(ran):
     with pytest.raises(
         ValueError, match="target: none of the runs measured a test accuracy or a test loss"
     ):
-        goal(run(load(toy(), "task={model: timing}"), tmp_path), target=0.5)
-    quadratic = run(load(toy()), tmp_path)
+        goal(ran("task={model: timing}"), target=0.5)
+    quadratic = ran()
     assert goal(quadratic, target=0.5) == ("test_loss", 0.5)
     with pytest.raises(ValueError, match="target: expected a finite test loss, got nan"):
         goal(quadratic, target=float("nan"))
 
 
-def test_run_without_learning_has_a_row_too(toy, tmp_path):
-    (row,) = summary([run(load(toy(), "task={model: timing}"), tmp_path)]).to_dict("records")
+def test_run_without_learning_has_a_row_too(ran):
+    (row,) = summary([ran("task={model: timing}")]).to_dict("records")
     assert row["status"] == "finished"
     assert not {"loss", "accuracy"} & set(row)
 
 
-def test_table_is_aligned_and_names_divergence(toy, tmp_path):
-    table = summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)])
+def test_table_is_aligned_and_names_divergence(ran):
+    table = summary([ran("sweep.learning.lr=[0.1, 1e10]")])
     assert table["status"][0] == "finished"
     assert table["status"][1].startswith("diverged at update ")
     header, *rows = format_table(table).splitlines()

@@ -27,14 +27,14 @@ def weights(result):
 
 
 @pytest.mark.parametrize("algorithm", ["sync_ps", "{name: all_reduce, collective: ring}", "dpsgd"])
-def test_two_warm_runs_equal_one_long_run(toy, tmp_path, algorithm):
+def test_two_warm_runs_equal_one_long_run(ran, algorithm):
     """SGD on a noiseless quadratic has no state beside the weights; the mean of two equal models
     is exact.
     """
     given = [EXACT, f"algorithm={algorithm}", "cluster.workers=2", "sweep.learning.lr=[0.1, 0.2]"]
-    first = run(load(toy(), *given, "stop.updates=7"), tmp_path)
-    second = run(load(toy(), *given, "stop.updates=9", weights(first)), tmp_path)
-    both = run(load(toy(), *given, "stop.updates=16"), tmp_path)
+    first = ran(*given, "stop.updates=7")
+    second = ran(*given, "stop.updates=9", weights(first))
+    both = ran(*given, "stop.updates=16")
     assert torch.equal(second.weights, both.weights)
     assert not torch.equal(second.weights[0], second.weights[1])
 
