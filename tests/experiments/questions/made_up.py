@@ -25,6 +25,11 @@ def words(answers):
     return [answer.judgement.word for answer in answers]
 
 
+def mean_is(estimate, expected, **tolerance):
+    """Assert the mean of an estimate."""
+    assert estimate.mean.value == pytest.approx(expected, **tolerance), estimate
+
+
 def rows(
     measure,
     values,

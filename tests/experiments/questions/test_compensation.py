@@ -15,7 +15,7 @@ from laggard.experiments.questions.compensation import (
     lies_inside,
 )
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table
 
 STRENGTHS, RATES = (0, 2, 5, 10), (0.01, 0.02, 0.04)
 
@@ -45,10 +45,10 @@ def test_compensation_is_judged_by_error_ratio(right, role, word):
     choosing = grid("choosing", 0.8, 20, "report" if role == "report" else "tune", first=1000)
     answer = decide_compensation(table(grid("grid", gain, 20, role), choosing))[0]
     assert answer.judgement.word == word
-    assert answer.number.mean.value == pytest.approx(gain, rel=1e-6)
+    mean_is(answer.number, gain, rel=1e-6)
     assert "at a strength of 5" in answer.says
     at_rate = answer.beside["strength 10, rate 0.04: error over ASGD's"]
-    assert at_rate.mean.value == pytest.approx(1.1, rel=1e-6)
+    mean_is(at_rate, 1.1, rel=1e-6)
 
 
 def test_lost_runs_are_in_no_ratio():
@@ -57,11 +57,11 @@ def test_lost_runs_are_in_no_ratio():
         table(grid("grid", 0.8, 40, lost=8), grid("choosing", 0.8, 20, first=1000))
     )[0]
     assert answer.number.lost == 8
-    assert answer.number.mean.value == pytest.approx(0.8, abs=0.02)
+    mean_is(answer.number, 0.8, abs=0.02)
     assert str(answer.judgement) == "cannot tell here: more runs are lost"
     assert "8 of 40" in answer.says
     more = answer.beside["strength 5, rate 0.02: points of error more, lost runs as chance"]
-    assert more.mean.value == pytest.approx(100 * (0.2 * 0.9 + 0.8 * 0.08 - 0.1), abs=0.2)
+    mean_is(more, 100 * (0.2 * 0.9 + 0.8 * 0.08 - 0.1), abs=0.2)
 
 
 def test_disagreeing_sets_of_seeds_give_no_verdict():
@@ -91,7 +91,7 @@ def test_four_workers_are_judged_by_error_ratio(error, word):
         values = 1 - spread(own, own / 100, 10)
         parts.append(rows("accuracy", values, "report", "workers", method=method, workers=4))
     answer = decide_compensation(table(*parts))[1]
-    assert answer.number.mean.value == pytest.approx(error / 0.1, rel=1e-6)
+    mean_is(answer.number, error / 0.1, rel=1e-6)
     assert answer.judgement.word == word
 
 
@@ -105,7 +105,7 @@ def test_largest_strength_is_compared_over_workers(many, word):
             own = dict(workers=workers, strength=strength)
             parts.append(rows("accuracy", values, "report", "strength", **own))
     answer = decide_compensation(table(*parts))[1]
-    assert answer.number.mean.value == pytest.approx(np.log2(many / 500))
+    mean_is(answer.number, np.log2(many / 500))
     # all seeds are alike here: their interval is a point
     assert answer.judgement.word == word
 
@@ -142,13 +142,13 @@ def nearness(right, role):
 def test_compensated_gradient_is_judged_by_distance(right, role, word):
     nearer, later, hessian = decide_nearness(nearness(right, role))
     assert [each.judgement.word for each in (nearer, later, hessian)] == [word] * 3
-    assert nearer.number.mean.value == pytest.approx(0.9 if right else 1.1, rel=1e-6)
+    mean_is(nearer.number, 0.9 if right else 1.1, rel=1e-6)
     assert ("10.0 % nearer" if right else "10.0 % farther") in nearer.says
-    assert later.number.mean.value == pytest.approx(0.95 if right else 1.05, rel=1e-4)
+    mean_is(later.number, 0.95 if right else 1.05, rel=1e-4)
     expected = -np.log(2) if right else np.log(2)
-    assert hessian.number.mean.value == pytest.approx(expected, abs=1e-3)
+    mean_is(hessian.number, expected, abs=1e-3)
     along = nearer.beside["along ASGD's runs, DC-ASGD-a at 30, 8 workers"]
-    assert along.mean.value == pytest.approx(0.9 * (0.9875 if right else 1.0125), rel=1e-4)
+    mean_is(along, 0.9 * (0.9875 if right else 1.0125), rel=1e-4)
 
 
 def test_strength_at_end_of_grid_has_no_number():

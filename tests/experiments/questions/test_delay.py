@@ -13,7 +13,7 @@ from laggard.experiments.questions.delay import (
 )
 from laggard.experiments.questions.numbers import select
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table
 
 
 def epochs(optimiser, delay, alone, seeds, role, lr):
@@ -48,14 +48,14 @@ def test_speed_up_is_taken_at_chosen_rates():
     """(D + 1) e(0) / e(D) at the chosen rates: 9 * 1 / 3 and 33 * 1 / 5, the greater one first."""
     answers = decide_speedup(speedups())
     assert [answer.number.mean.value for answer in answers] == pytest.approx([6.6, 6.6], rel=1e-9)
-    assert answers[0].beside["with 9 workers"].mean.value == pytest.approx(3.0, rel=1e-9)
+    mean_is(answers[0].beside["with 9 workers"], 3.0, rel=1e-9)
     assert answers[0].number.seeds == 8
     assert not answers[0].seen
 
 
 def test_missed_target_has_no_speed_up():
     answers = decide_speedup(speedups(never=True))
-    assert answers[0].number.mean.value == pytest.approx(3.0, rel=1e-9)
+    mean_is(answers[0].number, 3.0, rel=1e-9)
     assert "with 33, 8 of 8 miss the budget" in answers[0].says
     assert answers[0].beside["with 33 workers"].missing == 8
 
@@ -81,7 +81,7 @@ def test_cliff_slope_is_fitted_over_delays(right, role, word):
     fall = -1.0 if right else 0.2
     for answer in decide_rate(cliffs(fall, role)):
         # the grid has steps of a quarter decade
-        assert answer.number.mean.value == pytest.approx(fall, abs=0.15)
+        mean_is(answer.number, fall, abs=0.15)
         assert answer.judgement.word == word
 
 
@@ -115,10 +115,8 @@ def test_loss_is_split_into_rate_and_delay():
                     settings = dict(optimiser=optimiser, batch=32, delay=delay, lr=lr)
                     parts.append(rows(measure, value, role, "grid", **settings))
     for answer in decide_cause(table(*parts)):
-        assert answer.number.mean.value == pytest.approx(4.0, abs=1e-3)
-        assert answer.beside["the delay, of 6.0 points in all"].mean.value == pytest.approx(
-            2, abs=1e-3
-        )
+        mean_is(answer.number, 4.0, abs=1e-3)
+        mean_is(answer.beside["the delay, of 6.0 points in all"], 2, abs=1e-3)
         assert "mostly the low rate" in answer.says
         assert answer.judgement.word == Word.NONE
 
@@ -138,6 +136,6 @@ def test_width_of_rates_is_compared_by_optimiser(adagrad, word):
             parts.append(rows("accuracy", value, "report", "downpour", optimiser=optimiser, lr=lr))
     delays = cliffs(-1.0, "seen").assign(study="delays")
     answer = decide_range(table(*parts, delays))[0]
-    assert answer.number.mean.value == pytest.approx((adagrad - 8) / 6, abs=1e-6)
+    mean_is(answer.number, (adagrad - 8) / 6, abs=1e-6)
     assert answer.judgement.word == word
     assert len(answer.beside) == 2 * delays["delay"].nunique()

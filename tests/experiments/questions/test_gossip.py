@@ -9,7 +9,7 @@ import pytest
 from laggard.experiments.questions.gossip import decide_accuracy, decide_late, decide_time
 from laggard.experiments.questions.slow_nodes import decide_full_card, decide_slow_node
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table
 
 
 def seeds_of(measure, mean, deviation, role, study, **settings):
@@ -37,7 +37,7 @@ def late(right, role):
 def test_late_messages_are_judged_by_points(right, role, word):
     one, two = decide_late(late(right, role))
     assert one.judgement.word == two.judgement.word == word
-    assert one.number.mean.value == pytest.approx(0.1 if right else 2.0, rel=1e-6)
+    mean_is(one.number, 0.1 if right else 2.0, rel=1e-6)
     assert one.beside["time to the target, 2 late over waiting"].value == pytest.approx(1 / 3)
     assert "in 0.50 of the time" in one.says
 
@@ -52,7 +52,7 @@ def test_best_rate_at_grid_end_gives_no_verdict():
     assert str(one.judgement) == "cannot tell here: a best rate lies at an end of its grid"
     # the seeds that chose gain a point from rate 1, of one late, to rate 2, of who waits
     by_rate = one.beside["points lost at the rate of 1 late by who waits, seeds that chose"]
-    assert by_rate.mean.value == pytest.approx(1.0, rel=1e-6)
+    mean_is(by_rate, 1.0, rel=1e-6)
 
 
 @CASES
@@ -80,7 +80,7 @@ def test_parts_that_have_not_run_have_no_answer():
         for method, mean in (("all_reduce", 0.95), ("sgp", 0.94))
     ]
     (answer,) = decide_accuracy(table(*parts))
-    assert answer.number.mean.value == pytest.approx(1.0, abs=1e-6)
+    mean_is(answer.number, 1.0, abs=1e-6)
 
 
 def slow_node(right, role):
@@ -107,7 +107,7 @@ def slow_node(right, role):
 def test_slow_node_is_judged_by_time_ratio(right, role, word):
     main, bears = decide_slow_node(slow_node(right, role))
     assert main.judgement.word == bears.judgement.word == word
-    assert main.number.mean.value == pytest.approx(4 if right else 2, rel=1e-6)
+    mean_is(main.number, 4 if right else 2, rel=1e-6)
     assert main.beside["the same without a slow node"].value == pytest.approx(1)
     assert main.beside["throughput kept by overlapped at 100 times"].value == pytest.approx(0.01)
 
@@ -138,7 +138,7 @@ def test_full_card_is_judged_by_time_ratio(right, role, word):
             parts.append(seeds_of("seconds_per_sample", mean, 0.02 * mean, role, "clock", **own))
     cost, full = decide_full_card(table(*parts))
     assert cost.judgement.word == full.judgement.word == word
-    assert cost.number.mean.value == pytest.approx(3.0 if right else 1.1, rel=1e-6)
+    mean_is(cost.number, 3.0 if right else 1.1, rel=1e-6)
     assert full.beside["workers whose gradients the card carries"].value == pytest.approx(
         32 if right else 64, rel=1e-6
     )
@@ -171,8 +171,8 @@ def test_slow_network_is_judged_by_time_ratio(right, role, word):
     """
     ring, tree = decide_time(slow_network(role, 4.0, 2.0 if right else 8.0))
     assert ring.judgement.word == word
-    assert ring.number.mean.value == pytest.approx(2.0 if right else 0.5, rel=1e-6)
-    assert tree.number.mean.value == pytest.approx(3 * ring.number.mean.value, rel=1e-6)
+    mean_is(ring.number, 2.0 if right else 0.5, rel=1e-6)
+    mean_is(tree.number, 3 * ring.number.mean.value, rel=1e-6)
     assert ring.beside["SGP with 4 nodes over SGP with 32"].value == pytest.approx(
         8 if right else 2, rel=1e-6
     )

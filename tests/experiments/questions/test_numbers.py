@@ -11,7 +11,7 @@ from laggard.experiments.questions.numbers import (
     reporting,
     times_as_large,
 )
-from tests.experiments.questions.made_up import rows, table
+from tests.experiments.questions.made_up import mean_is, rows, table
 
 OWN = pd.Series([0.9, 0.8, math.nan, 0.7], [0, 1, 2, 3])
 OTHER = pd.Series([0.5, math.nan, 0.4, 0.5], [0, 1, 2, 3])
@@ -24,7 +24,7 @@ OTHER = pd.Series([0.5, math.nan, 0.4, 0.5], [0, 1, 2, 3])
 def test_opponents_lost_runs_are_counted_apart(compare, expected):
     """The opponent loses seed 1: that is in no pair, and no loss of the first side."""
     found = compare(OWN, OTHER)
-    assert found.mean.value == pytest.approx(expected)
+    mean_is(found, expected)
     assert found.lost == 1
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from laggard.experiments.questions.quadratics import decide_momentum, decide_uneven
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table
 
 
 def times(study, seconds, role="report", seeds=10, **settings):
@@ -28,9 +28,9 @@ def test_ringmaster_is_judged_by_time_ratio(right, role, word):
     seconds = {"async": 1.0, "sync": 4.0, "rennala 1": 0.5}
     seconds |= {"ringmaster 2": ringmaster, "ringmaster 8": 2 * ringmaster}
     answer = decide_uneven(table(*times("uneven", seconds, role, speeds="i")))[0]
-    assert answer.number.mean.value == pytest.approx(ringmaster, rel=0.01)
+    mean_is(answer.number, ringmaster, rel=0.01)
     assert answer.judgement.word == word
-    assert answer.beside["times as i: Rennala over synchronous"].mean.value == pytest.approx(1 / 8)
+    mean_is(answer.beside["times as i: Rennala over synchronous"], 1 / 8)
 
 
 def test_best_rate_at_grid_end_gives_no_verdict():
@@ -54,10 +54,10 @@ def test_middle_number_awaited_is_compared_with_better_end(middle, word):
             measure = f"loss_at_{seconds:g}s"
             parts.append(rows(measure, each, "report", "race", part=part, wait_for=wait_for))
     (answer,) = decide_uneven(table(*parts))
-    assert answer.number.mean.value == pytest.approx(1 / middle, rel=0.02)
+    mean_is(answer.number, 1 / middle, rel=0.02)
     assert answer.judgement.word == word
     floor = answer.beside["late, asynchronous over synchronous"]
-    assert floor.mean.value == pytest.approx(4.0, rel=0.01)
+    mean_is(floor, 4.0, rel=0.01)
 
 
 @pytest.mark.parametrize(("synchronous", "word"), [(1.1, Word.AGREES), (3.0, Word.DIFFERS)])
@@ -101,9 +101,9 @@ def test_fitted_momentum_is_compared_at_its_worst_rate(right, role, word):
             parts.append(rows("momentum", fitted, role, "fits", law="exponential", **at))
             parts.append(rows("momentum", rate / 2 + scatter, role, "fits", law="constant", **at))
     (answer,) = decide_momentum(table(*parts))
-    assert answer.number.mean.value == pytest.approx(off, abs=0.004)
+    mean_is(answer.number, off, abs=0.004)
     change = answer.beside["constant times, 4 workers: its change with the rate"]
-    assert change.mean.value == pytest.approx(0.5)
+    mean_is(change, 0.5)
     assert answer.judgement.word == word
 
 
@@ -119,6 +119,6 @@ def test_momentum_best_for_one_is_compared_with_lower(lost, word):
                     at = {"workers": workers, "momentum": momentum, "lr": lr}
                     parts.append(rows("loss", each, role, "explicit", **at))
     (answer,) = decide_momentum(table(*parts))
-    assert answer.number.mean.value == pytest.approx(lost, abs=1e-6)
+    mean_is(answer.number, lost, abs=1e-6)
     assert answer.beside["best momentum, P = 1"].value == 0.8
     assert answer.judgement.word == word

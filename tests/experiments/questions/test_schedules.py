@@ -11,7 +11,7 @@ from laggard.experiments.questions.schedules import (
     decide_when,
 )
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table, words
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table, words
 
 AGREES, DIFFERS, OPEN = Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL
 
@@ -37,7 +37,7 @@ def test_cliff_falls_as_the_batch_grows(right, role, word):
     cliffs = (1.0, 0.1) if right else (0.1, 0.1)
     (answer,) = decide_batch(table(*batches(cliffs, 8, role), *batches((1.0, 1.0), 0, role)))
     assert answer.judgement.word is word
-    assert answer.number.mean.value == pytest.approx(-1 if right else 0, abs=1e-6)
+    mean_is(answer.number, -1 if right else 0, abs=1e-6)
 
 
 def test_cliff_beyond_the_rates_leaves_the_verdict_open():
@@ -60,8 +60,8 @@ def test_equal_epochs_give_no_verdict():
     parts.append(rows("accuracy", [0.1] * 8, "seen", "shares", delay=32, batch=10, lr=1.0))
     epochs, shares = decide_batch(table(*parts))
     assert epochs.judgement == (OPEN, "larger batches make fewer updates")
-    assert shares.beside["taken at a batch of 100, rate 1"].mean.value == pytest.approx(0.5)
-    assert shares.beside["taken at a batch of 10, rate 1"].mean.value == pytest.approx(0)
+    mean_is(shares.beside["taken at a batch of 100, rate 1"], 0.5)
+    mean_is(shares.beside["taken at a batch of 10, rate 1"], 0)
 
 
 # --- warm-up
@@ -95,7 +95,7 @@ def test_warm_up_helps_while_it_lasts(right, role, word):
         )
     )
     assert words(answers)[0] is word
-    assert answers[0].number.mean.value == pytest.approx(100 * (during - 0.2), abs=0.06)
+    mean_is(answers[0].number, 100 * (during - 0.2), abs=0.06)
 
 
 @pytest.mark.parametrize(("end", "word"), [(0.1, AGREES), (0.7, DIFFERS)])
@@ -104,7 +104,7 @@ def test_warm_up_does_not_last(end, word):
     starts = (curve("at once", 0.2, 0.1), curve("warm-up", 0.6, end, 0.001))
     answers = decide_warm_up(table(*starts))
     assert words(answers) == [AGREES, word]
-    assert answers[0].number.mean.value == pytest.approx(40, abs=0.1)
+    mean_is(answers[0].number, 40, abs=0.1)
     kept = answers[1].beside["share of runs that keep their best of the warm-up"]
     assert kept.mean.value == (end > 0.6)
 
@@ -121,7 +121,7 @@ def test_warm_up_is_judged_at_the_lowest_rate():
             curve("warm-up", 0.3, 0.1, 0.001, lr=1.0),
         )
     )
-    assert answers[0].number.mean.value == pytest.approx(40, abs=0.1)
+    mean_is(answers[0].number, 40, abs=0.1)
     beside = answers[0].beside["at a rate of 1"]
     assert (beside.mean.value, beside.lost) == (pytest.approx(10, abs=0.1), 0)
 
@@ -152,8 +152,8 @@ def test_delays_are_compared_at_one_rate_first():
     answers = decide_when(table(*parts))
     assert words(answers) == [Word.CANNOT_TELL, Word.NONE, Word.NONE]
     assert [answer.number.mean.value for answer in answers] == pytest.approx([-10, 10, 20])
-    assert answers[0].beside["at a rate of 0.2"].mean.value == pytest.approx(30)
-    assert answers[0].beside["in the last"].mean.value == pytest.approx(20)
+    mean_is(answers[0].beside["at a rate of 0.2"], 30)
+    mean_is(answers[0].beside["in the last"], 20)
 
 
 @pytest.mark.parametrize(("early", "word"), [(1.5, AGREES), (0.9, DIFFERS)])
@@ -166,4 +166,4 @@ def test_variance_is_largest_in_the_first_epoch(early, word):
     ]
     (answer,) = decide_when(table(*parts))
     assert answer.judgement.word is word
-    assert answer.number.mean.value == pytest.approx(early, rel=0.01)
+    mean_is(answer.number, early, rel=0.01)

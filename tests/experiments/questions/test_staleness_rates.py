@@ -9,7 +9,7 @@ from laggard.experiments.questions.staleness_rates import (
     decide_stable,
 )
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table, words
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table, words
 
 AGREES, DIFFERS, OPEN = Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL
 
@@ -45,8 +45,8 @@ def test_own_staleness_is_compared_with_a_constant_rate():
         for rule in ("constant", "by staleness")
     ]
     (answer,) = decide_by_staleness(table(*parts))
-    assert answer.number.mean.value == pytest.approx(3)
-    assert answer.beside["nearly even"].mean.value == pytest.approx(0)
+    mean_is(answer.number, 3)
+    mean_is(answer.beside["nearly even"], 0)
     assert answer.judgement.word is Word.NONE
 
 
@@ -59,8 +59,8 @@ def test_rate_over_n_is_judged_at_least_delay(late, word):
     ]
     (answer,) = decide_by_staleness(table(*parts))
     assert answer.judgement.word is word
-    assert answer.number.mean.value == pytest.approx(100 * (0.98 - late), abs=0.1)
-    assert answer.beside["lost, 128 late"].mean.value == pytest.approx(48, abs=0.1)
+    mean_is(answer.number, 100 * (0.98 - late), abs=0.1)
+    mean_is(answer.beside["lost, 128 late"], 48, abs=0.1)
 
 
 # --- staleness-ramp
@@ -88,8 +88,8 @@ def test_error_grows_with_staleness():
         for delay, error in (("no delay", 0.1), ("20", 0.15), ("50", 0.3))
     ]
     (answer,) = decide_ramp(table(*parts))
-    assert answer.number.mean.value == pytest.approx(3)
-    assert answer.beside["at 20"].mean.value == pytest.approx(1.5)
+    mean_is(answer.number, 3)
+    mean_is(answer.beside["at 20"], 1.5)
     assert answer.judgement.word is Word.NONE
 
 
@@ -120,7 +120,7 @@ def test_minimum_is_stable_up_to_theory(right, role, word):
     answer = stable_up_to(0.95 if right else 0.6, role)
     assert answer.judgement.word is word
     if not right:
-        assert answer.number.mean.value == pytest.approx((0.6 * 0.95) ** 0.5, abs=1e-4)
+        mean_is(answer.number, (0.6 * 0.95) ** 0.5, abs=1e-4)
 
 
 def test_grid_below_the_limit_gives_no_verdict():
@@ -134,6 +134,4 @@ def test_each_network_has_an_answer():
     assert [answer.number.mean.value for answer in answers] == pytest.approx(
         [1.2**0.5, (0.6 * 0.8) ** 0.5], abs=1e-4
     )
-    assert answers[0].beside["at a delay of 2, momentum 0.9"].mean.value == pytest.approx(
-        0.8**0.5, abs=1e-4
-    )
+    mean_is(answers[0].beside["at a delay of 2, momentum 0.9"], 0.8**0.5, abs=1e-4)

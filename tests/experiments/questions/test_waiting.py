@@ -8,7 +8,7 @@ from laggard.experiments.questions.waiting import (
     decide_waiting,
 )
 from laggard.experiments.questions.words import Word
-from tests.experiments.questions.made_up import CASES, rows, spread, table
+from tests.experiments.questions.made_up import CASES, mean_is, rows, spread, table
 
 
 def accuracies(key, settings, role, study):
@@ -28,8 +28,8 @@ def test_waiting_for_some_is_judged_by_points(right, role, word):
     settings = {"all": 0.0, "95 %": lost, "90 %": lost, "90 %, tokens": lost}
     parts = accuracies("method", settings, role, "most")
     answer = decide_waiting(table(*parts))[0]
-    assert answer.number.mean.value == pytest.approx(100 * lost, abs=1e-6)
-    assert answer.beside["time a sample, 95 % over all"].mean.value == pytest.approx(0.5, rel=1e-4)
+    mean_is(answer.number, 100 * lost, abs=1e-6)
+    mean_is(answer.beside["time a sample, 95 % over all"], 0.5, rel=1e-4)
     assert answer.judgement.word == word
 
 
@@ -51,7 +51,7 @@ def test_backups_are_compared_at_their_best_number(none, word):
                 times = spread(best * factor, best / 10, seeds)
                 parts.append(rows("time_to_0.16", times, role, "backups", backups=backups, lr=lr))
     answer = decide_waiting(table(*parts))[1]
-    assert answer.number.mean.value == pytest.approx(none, rel=1e-6)
+    mean_is(answer.number, none, rel=1e-6)
     assert answer.says == "on a quadratic 2"
     assert answer.judgement.word == word
 
@@ -65,7 +65,7 @@ def test_one_epoch_cannot_tell_whether_accumulating_restores():
             each = spread(loss * factor, 0.001, 8)
             parts.append(rows("loss", each, "report", "characters", method=method, lr=lr))
     restored, harm = decide_accumulating(table(*parts))
-    assert restored.number.mean.value == pytest.approx(1.5, rel=1e-3)
+    mean_is(restored.number, 1.5, rel=1e-3)
     assert restored.judgement.word == Word.CANNOT_TELL
-    assert harm.number.mean.value == pytest.approx(1.0, rel=1e-3)
+    mean_is(harm.number, 1.0, rel=1e-3)
     assert harm.judgement.word == Word.AGREES
