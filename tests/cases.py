@@ -1,6 +1,18 @@
-"""Which cases of a parametrised test `make test` runs; `make slow` runs the others."""
+"""Cases of parametrised tests: those in tables beside the tests, and which of all `make test` runs;
+`make slow` runs the others.
+"""
+
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+
+
+def yaml_table(file, name):
+    """The table of this name beside a module of tests."""
+    return YAML(typ="safe").load(Path(file).with_name(name))
 
 
 def quick(cases, *, only):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from ruamel.yaml import YAML
 
 from laggard.simulator.algorithms import ALGORITHMS
+from tests.cases import yaml_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("simulator", "models", "experiments")
 
-RULES = YAML(typ="safe").load(Path(__file__).with_name("architecture.yaml"))
+RULES = yaml_table(__file__, "architecture.yaml")
 FORBIDDEN, REACHED, TWICE = RULES["forbidden"], RULES["indirect"], RULES["twice"]
 NOTEBOOK = ("torch", "simpy", *PACKAGES)
 

@@ -4,16 +4,15 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from laggard import ConfigError, load, run
 from laggard.experiments.config.by_value import pack_plugins
+from tests.cases import ROOT
 from tests.experiments.test_plugins import ABSOLUTE, PIECES
 from tests.experiments.test_sweeping import contents
 
-ROOT = Path(__file__).parents[2]
 BLOBS = "dataset: {name: synthetic, samples: 40}, batch: 4"
 ENTRIES = f"""
 sweep:

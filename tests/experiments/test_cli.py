@@ -24,8 +24,8 @@ from laggard.experiments.config.listing import SECTIONS
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.figures import FIGURES
 from laggard.simulator import Deadlock
+from tests.cases import ROOT
 
-ROOT = Path(__file__).parents[2]
 GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
 
 

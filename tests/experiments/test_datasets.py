@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import load, run
 from laggard.experiments.cli import main
@@ -19,6 +18,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import run_spec
 from laggard.experiments.theory.stability import chance
 from laggard.models import DATASETS, cifar
+from tests.cases import yaml_table
 from tests.documents import ROOT
 from tests.experiments.conftest import ROWS
 from tests.models.releases import leaf_document, write_cifar
@@ -227,7 +227,7 @@ def test_table_gives_workers_their_samples(data, suffix):
     assert [shard.tolist() for shard in RunSpec(load(path)).task()._shards] == [[0, 9], [3, 0]]
 
 
-BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_samples.yaml"))
+BROKEN = yaml_table(__file__, "broken_samples.yaml")
 
 
 @pytest.mark.parametrize(("rows", "key"), BROKEN["shards"].items())

@@ -1,7 +1,6 @@
 """The doctor reports what is wrong, with its remedy."""
 
 import configparser
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ import torch
 from laggard.experiments import doctor
 from laggard.experiments.cli import main
 from laggard.models.data import IDX_FILES
-
-ROOT = Path(__file__).parents[2]
+from tests.cases import ROOT
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from ruamel.yaml import YAML
 
 from laggard import load
 from laggard.experiments.cli import main
@@ -18,6 +17,7 @@ from laggard.experiments.config.document import examples, find_config, read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.listing import config_schema
+from tests.cases import yaml_table
 
 BASE = """\
 # What is the base asked?
@@ -48,7 +48,7 @@ def digests(path, *overrides):
     return [digest_of(run.config) for run in runs(load(path, *overrides))]
 
 
-BASES = YAML(typ="safe").load(Path(__file__).with_name("bases.yaml"))
+BASES = yaml_table(__file__, "bases.yaml")
 
 
 @pytest.mark.parametrize(("own", "overrides"), BASES.items())

@@ -4,7 +4,6 @@ time.
 
 import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,10 +28,11 @@ from laggard.simulator.timing.distributions import (
     TwoPoint,
     Uniform,
 )
+from tests.cases import yaml_table
 
 EXPONENTIAL = "compute: {law: exponential, mean: 2}"
 SLOW = pytest.mark.slow
-FORMS = YAML(typ="safe").load(Path(__file__).with_name("closed_forms.yaml"))
+FORMS = yaml_table(__file__, "closed_forms.yaml")
 
 
 def timing(config, updates, **more):

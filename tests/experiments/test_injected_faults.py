@@ -5,14 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from laggard import load_results
 from laggard.experiments.cli import main
+from tests.cases import ROOT
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="its limits")]
 SWEEP = "sweep: {seed: [0, 1]}"
 KINDS = ("open", "rename", "mkdir", "remove")

@@ -6,17 +6,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import load, sweep
 from laggard.experiments.config.grid import runs
 from laggard.experiments.real.calibration import calibrate_cluster
+from tests.cases import yaml_table
 from tests.experiments.conftest import TOY, stamps
 from tests.experiments.league.test_league import write_files
 from tests.experiments.test_documents import BASE
 from tests.experiments.test_real import QUADRATIC, known_run
 
-MISTAKES = YAML(typ="safe").load(Path(__file__).with_name("mistakes.yaml"))
+MISTAKES = yaml_table(__file__, "mistakes.yaml")
 GRID = "sweep: {method: {sync: {algorithm: sync_ps}, late: {}}, learning.lr: [0.1, 0.2], seeds: 2}"
 
 

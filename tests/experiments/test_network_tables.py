@@ -1,16 +1,15 @@
 """Tables of bandwidths and latencies that a config reads."""
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import InvalidSettingError, load
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.tables import PartitionTable, SlowdownTable
 from laggard.simulator.network.changes import Change
+from tests.cases import yaml_table
 
 PLAIN = """
 cluster:
@@ -56,7 +55,7 @@ def test_table_of_changes_gives_rows_to_network(name, tmp_path):
     assert list(cluster.network.changes.rows) == ROWS
 
 
-TABLES = YAML(typ="safe").load(Path(__file__).with_name("broken_tables.yaml"))
+TABLES = yaml_table(__file__, "broken_tables.yaml")
 ROWS_REFUSED = [(kind, row) for kind, table in TABLES.items() for row in table["rows"]]
 NAMES = {"slowdowns": "slowdowns: [{file: %s}]", "changes": "network: {changes: {file: %s}}"}
 

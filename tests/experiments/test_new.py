@@ -10,8 +10,8 @@ import pytest
 from laggard import load_results
 from laggard.experiments.cli import main
 from laggard.experiments.config.listing import TEMPLATES
+from tests.cases import ROOT
 
-ROOT = Path(__file__).parents[2]
 KINDS = sorted(path.name for path in TEMPLATES.iterdir())
 
 

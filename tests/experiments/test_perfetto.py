@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,9 @@ from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
 from laggard.experiments.perfetto import WHOLE_RUN, events, write_trace
 from laggard.experiments.results.result import TimeWindow
+from tests.cases import ROOT
 from tests.experiments.trace_format import broken
 
-ROOT = Path(__file__).parents[2]
 SERVERS = ("async_ps", "downpour", "sync_ps_shards", "k_sync_crash", "local_sgd")
 METHODS = (*SERVERS, "gpipe", "async_pipelines", "pipedream", "adpsgd", "all_reduce_ring")
 LINE = """\

@@ -12,8 +12,6 @@ from laggard import ConfigError, load, load_result, load_results, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config.grid import RunSpec
 
-ROOT = Path(__file__).parents[2]
-
 ABSOLUTE = """
 from dataclasses import dataclass
 from laggard.simulator.learning.rules import DCASGDc

@@ -37,6 +37,7 @@ from laggard.experiments.real.comparison import (
     what_is_missing,
 )
 from laggard.experiments.real.processes import RealRun, run_real
+from tests.cases import ROOT
 
 QUADRATIC = """
 cluster: {workers: 2, compute: {law: gamma, mean: 0.01, cv: 0.5}}
@@ -44,7 +45,6 @@ task: {model: quadratic, dim: 4, noise: 0.1, dtype: float64}
 learning: {lr: 0.05, momentum: 0.5}
 stop: {updates: 30}
 """
-ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs/real").glob("*.yaml"))
 RATE, WAITING = "updates/s", "waiting"
 STALENESS, WEIGHTS = "staleness, total variation", "weights in the order of arrival"

@@ -1,14 +1,13 @@
 """Tables that a config reads: a replayed recording, and slowdowns."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import load, run
+from tests.cases import yaml_table
 
 PLAIN = """
 cluster: {workers: 3, compute: {law: gamma, mean: 1.0, cv: 0.5}, network: {latency: 0.25}}
@@ -88,7 +87,7 @@ def test_factor_without_end_gives_one_line_error(tmp_path, mistake):
     assert "stop.time: expected at most 1e-07 s" in mistake("validate", path, "stop={time: 1}")
 
 
-BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_recordings.yaml"))
+BROKEN = yaml_table(__file__, "broken_recordings.yaml")
 
 
 @pytest.mark.parametrize(("columns", "message"), BROKEN["times"])

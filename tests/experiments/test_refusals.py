@@ -1,15 +1,13 @@
 """What a config may not hold: one line that names the key, as `refusals.yaml` lists it."""
 
-from pathlib import Path
-
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import ConfigError, load
 from laggard.experiments.config.document import parse_yaml, put, text_of
+from tests.cases import yaml_table
 from tests.experiments.test_plugins import MINE, MODULES
 
-REFUSALS = YAML(typ="safe").load(Path(__file__).with_name("refusals.yaml"))
+REFUSALS = yaml_table(__file__, "refusals.yaml")
 ROWS = [
     pytest.param(config, kind, override, named, id=f"{config}: {override}")
     for config, kinds in REFUSALS.items()

@@ -1,14 +1,12 @@
 """A rule that changed gives a new id to the runs that it can touch, and to no other."""
 
-from pathlib import Path
-
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import load, sweep
 from laggard.experiments.config import config as config_module
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.revisions import revisions_of
+from tests.cases import yaml_table
 
 TOY = """
 cluster: {workers: 2, compute: {law: constant, mean: 0.1}}
@@ -30,7 +28,7 @@ def digests(tmp_path, monkeypatch, *overrides):
     return before, now
 
 
-TABLE = YAML(typ="safe").load(Path(__file__).with_name("revisions.yaml"))
+TABLE = yaml_table(__file__, "revisions.yaml")
 
 
 @pytest.mark.parametrize(

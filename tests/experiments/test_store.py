@@ -21,9 +21,8 @@ from laggard import load, load_result, load_results, run, sweep
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import ResultError
 from laggard.experiments.results.store import FILES, SNAPSHOT, remove_stale
+from tests.cases import ROOT
 from tests.experiments.conftest import TOY, stamps, write_manifest
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

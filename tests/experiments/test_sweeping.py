@@ -17,10 +17,10 @@ from laggard.experiments.running import estimate
 from laggard.experiments.running.estimate import RunCost, jobs_for, plan, rough_seconds, try_run
 from laggard.experiments.running.sweep import SweepError
 from laggard.simulator import RunProgress
+from tests.cases import ROOT
 from tests.experiments.killing import contents, hold, interrupt, wait_for
 from tests.experiments.killing import workers as workers_of
 
-ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "experiments", "sweep"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

@@ -4,11 +4,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from laggard.experiments.cli import main
+from tests.cases import yaml_table
 
-TABLE = YAML(typ="safe").load(Path(__file__).with_name("validation.yaml"))
+TABLE = yaml_table(__file__, "validation.yaml")
 ROWS = [
     (config, overrides, patterns)
     for config, table in TABLE.items()

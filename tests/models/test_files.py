@@ -2,16 +2,14 @@
 one line.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from ruamel.yaml import YAML
 from sklearn.datasets import dump_svmlight_file, load_svmlight_files
 
 from laggard.models import files as module
 from laggard.models import libsvm, text_file
+from tests.cases import yaml_table
 
 ROWS = """\
 +1 1:0.5 4:-2 # a comment
@@ -87,7 +85,7 @@ def test_both_sets_have_a_sample(tmp_path):
     ]
 
 
-BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
+BROKEN = yaml_table(__file__, "broken_files.yaml")
 
 
 @pytest.mark.parametrize(("content", "labels", "expected"), BROKEN["libsvm"])

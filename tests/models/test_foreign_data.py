@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from ruamel.yaml import YAML
 from scipy import sparse
 
 from laggard.models import Dataset, idx
@@ -19,9 +18,10 @@ from laggard.models.files import read_libsvm
 from laggard.models.idx_files import ELEMENT_TYPES, read_idx
 from laggard.models.leaf import leaf as leaf_set
 from laggard.models.leaf import read_femnist, read_leaf
+from tests.cases import yaml_table
 from tests.models.releases import leaf_document
 
-BROKEN = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
+BROKEN = yaml_table(__file__, "broken_files.yaml")
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 

@@ -2,17 +2,16 @@
 
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.network.mixing import matrix
 from laggard.simulator.network.topology import Graph, TimeVarying
 from laggard.simulator.timing.distributions import Trace
+from tests.cases import yaml_table
 
-TABLE = YAML(typ="safe").load(Path(__file__).with_name("broken_files.yaml"))
+TABLE = yaml_table(__file__, "broken_files.yaml")
 READERS = {
     "graph of four nodes": ("Graph.file", lambda file: Graph(file=file).check(4)),
     "content of no known form": ("Graph.file", lambda file: Graph(file=file).edges),

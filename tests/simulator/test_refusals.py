@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from laggard import ConfigError, load
 from laggard.simulator import ALGORITHMS, InvalidSettingError, Network, Rule
 from laggard.simulator.errors import limits_of
 from laggard.simulator.network.changes import Change
+from tests.cases import yaml_table
 
-TABLE = YAML(typ="safe").load(Path(__file__).with_name("refusals.yaml"))
+TABLE = yaml_table(__file__, "refusals.yaml")
 ROWS = [row for rows in TABLE.values() for row in rows.items()]
 CONFIG = "cluster: {workers: 8}\ntask: {model: timing}\nstop: {updates: 4}\n"
 
