@@ -24,11 +24,11 @@ from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Nesterov, WarmU
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.cases import quick
-from tests.theory.trials import batches_of, gradient_of
+from tests.theory import trials
+from tests.theory.trials import UNEVEN, batches_of, gradient_of
 
 LR = 0.02
-UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
-NOISY = Quadratic(curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64)
+NOISY = trials.quadratic()
 
 
 def run(cluster, algorithm, updates=60, task=NOISY, **more):
@@ -225,8 +225,7 @@ def test_worker_that_returns_contributes_once_to_update():
 def test_update_is_mean_of_gradients_at_weights_read(algorithm, quadratic):
     """Contributors read again after the update; in soft_sync all except the last read at once."""
     P, K, lr, updates = 4, 3, 0.05, 30
-    cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
-    outcome = simulate(cluster, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))
+    outcome = simulate(UNEVEN, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))
     streams = [batches_of(quadratic, rank) for rank in range(P)]
     w = quadratic.start([0])
     read = [w] * P

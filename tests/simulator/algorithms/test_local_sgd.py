@@ -24,9 +24,8 @@ from laggard.simulator.learning.rules import (
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
 from tests.cases import quick
-from tests.theory.trials import batches_of, first_weights, gradient_of
+from tests.theory.trials import UNEVEN, batches_of, first_weights, gradient_of
 
-UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LR, ROUNDS = 0.03, 30
 
 

@@ -23,10 +23,10 @@ from laggard.simulator.algorithms.sharding import split_parameters
 from laggard.simulator.learning.rules import SGD, Adagrad, Adam, Nesterov, RMSProp
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 from laggard.simulator.timing.slowdowns import Crash, Factor, Window
+from tests.theory.trials import UNEVEN
 
 LINEAR = [SGD(), SGD(momentum=0.9), Nesterov(momentum=0.8)]
 OTHERS = [Adagrad(), RMSProp(decay=0.95), Adam()]
-UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LR, UPDATES = 0.03, 30
 
 

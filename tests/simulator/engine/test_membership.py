@@ -11,7 +11,6 @@ from laggard.simulator import (
     ADPSGD,
     ALGORITHMS,
     DPSGD,
-    Algorithm,
     AllReduce,
     AsyncPS,
     Cluster,
@@ -32,6 +31,7 @@ from laggard.simulator.timing.distributions import Constant, Exponential, Gamma,
 from laggard.simulator.timing.members import Members
 from laggard.simulator.timing.slowdowns import Crash
 from tests.simulator.engine.books import check_books, differences
+from tests.theory.test_membership import Visit
 
 BYTES, BANDWIDTH, LATENCY = 40.0, 400.0, 0.0625
 WIRES = Network(bandwidth=BANDWIDTH, latency=LATENCY, message_bytes=BYTES)
@@ -313,20 +313,6 @@ def test_run_is_stalled_where_workers_only_come_and_go():
     outcome = run(AsyncPS(Rule()), members, network=Network(latency=2.0), updates=5)
     assert outcome.reached == "stalled"
     assert "times without a mini-batch" in outcome.stalled
-
-
-class Visit(Algorithm):
-    """A worker computes one mini-batch in each stay, and waits."""
-
-    def worker(self, node):
-        gradient = yield node.compute(node.weights)
-        node.send(-1, gradient)
-        yield node.receive()
-
-    def server(self, node):
-        while True:
-            _, gradient = yield node.receive()
-            node.apply(node.weights, [gradient])
 
 
 def test_timers_go_on_while_all_are_away():
