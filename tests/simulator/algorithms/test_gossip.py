@@ -1,5 +1,7 @@
 """Gossip in step: schedules, the record of averages, and what is refused."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -21,11 +23,12 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.algorithms.gossip import DPSGD
+from laggard.simulator.algorithms.pipelines import GPipe, Naive, PipeDream
 from laggard.simulator.algorithms.push_sum import SGP
 from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Ring
-from laggard.simulator.timing.distributions import Exponential, Gamma
+from laggard.simulator.timing.distributions import Gamma
 from tests.simulator.algorithms.observing import Observed
 
 LR = 0.1
@@ -68,16 +71,20 @@ GOSSIP = [
 ]
 
 
-@pytest.mark.parametrize("algorithm", [*GOSSIP, adapt, overlapped])
+PIPELINES = [Naive, partial(GPipe, micro_batches=1), PipeDream]
+
+
+@pytest.mark.parametrize("algorithm", [*GOSSIP, adapt, overlapped, *PIPELINES])
 def test_single_node_is_plain_sgd(algorithm, quadratic):
-    """Of quasi-global momentum it is SGD without momentum."""
+    """Of quasi-global momentum it is SGD without momentum. A pipeline of one stage is a node too."""
     momentum = 0.0 if algorithm is QGDSGDm else 0.9
-    cluster, rule = Cluster(workers=1, compute=Exponential(1.0)), Rule(SGD(momentum), lr=LR)
+    cluster, rule = Cluster(workers=1), Rule(SGD(momentum), lr=LR)
     one, other = (
         simulate(cluster, method(rule), quadratic, stop=Stop(updates=30))
         for method in (algorithm, Delayed)
     )
     assert torch.equal(one.weights, other.weights)
+    assert one.progress.time == pytest.approx(other.progress.time, rel=1e-9)
 
 
 STEPS = [DPSGD, adapt, SGP, overlapped, GradientTracking, D2, MATCHA, CHOCO]

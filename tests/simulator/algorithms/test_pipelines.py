@@ -1,6 +1,5 @@
 """Pipelines: messages between stages, and how layers are cut into them."""
 
-import math
 from functools import partial
 from itertools import combinations
 
@@ -15,7 +14,6 @@ from laggard.simulator import (
     AsyncPipelines,
     AsyncPS,
     Cluster,
-    Delayed,
     InvalidSettingError,
     Network,
     Record,
@@ -27,7 +25,6 @@ from laggard.simulator import (
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
-    Naive,
     OneForwardOneBackward,
     PipeDream,
 )
@@ -91,16 +88,6 @@ def test_cut_without_layers_in_order_is_refused(stages, cut, key, network):
     with pytest.raises(InvalidSettingError) as caught:
         stage_layers(network.layers(), stages, cut)
     assert caught.value.field == key
-
-
-@pytest.mark.parametrize("algorithm", [Naive, partial(GPipe, micro_batches=1), PipeDream])
-def test_one_stage_is_plain_sgd(algorithm, quadratic):
-    one, other = (
-        simulate(Cluster(1), method(Rule(lr=0.05)), quadratic, stop=Stop(updates=30))
-        for method in (algorithm, Delayed)
-    )
-    assert torch.equal(one.weights, other.weights)
-    assert math.isclose(one.progress.time, other.progress.time)
 
 
 def test_limit_on_gradients_counts_those_of_pipeline():
