@@ -223,7 +223,7 @@ class Scaffold(InRounds):
         optimizer = self.rule.optimizer
         if not isinstance(optimizer, SGD) or not is_zero(optimizer.momentum):
             expected = "sgd without momentum, since SCAFFOLD corrects plain steps"
-            raise InvalidSettingError("Scaffold", "rule", expected, optimizer)
+            raise InvalidSettingError("Rule", "optimizer", expected, optimizer)
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, node.samples, size=0)  # announces the client
