@@ -173,15 +173,15 @@ class Network(Settings):
 
     def _check_beside_hosts(self) -> None:
         unset = [
-            ("wiring", self.wiring == "cards"),
-            ("cards", not self.cards),
-            ("links", not self.links),
-            ("colocated", not self.colocated),
-            ("changes", self.changes is None),
+            ("wiring", self.wiring == "cards", "cards"),
+            ("cards", not self.cards, "none"),
+            ("links", not self.links, "none"),
+            ("colocated", not self.colocated, "false"),
+            ("changes", self.changes is None, "none"),
         ]
-        for name, is_unset in unset:
+        for name, is_unset, text in unset:
             if not is_unset:
-                expected = "none together with hosts, whose workers share a card"
+                expected = f"{text} together with hosts, whose workers share a card"
                 raise InvalidSettingError("Network", name, expected, getattr(self, name))
 
     def check(self, workers: int) -> None:

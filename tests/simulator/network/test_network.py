@@ -177,6 +177,22 @@ def test_crash_empties_queues_of_own_links(more):
     assert traffic.times == pytest.approx({0: 2.0, "back": 6.0}, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("setting", "accepted"),
+    [
+        ({"wiring": "pairs"}, "cards"),
+        ({"cards": [Card(0, BANDWIDTH)]}, "none"),
+        ({"links": [SlowLink(0, 1, BANDWIDTH)]}, "none"),
+        ({"colocated": True}, "false"),
+        ({"changes": Changes([Change(latency=1.0)])}, "none"),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else each,
+)
+def test_refusal_beside_hosts_names_the_accepted_value(setting, accepted):
+    with pytest.raises(InvalidSettingError, match=f"expected {accepted} together with hosts"):
+        Network(hosts=Hosts(2), **setting)
+
+
 @pytest.mark.parametrize("rank", [0, 3])
 def test_crash_leaves_queue_of_host_unchanged(rank):
     """Each message takes 2 s. The lost one holds its turn until 2 s, so that the next two end at 4
