@@ -226,8 +226,13 @@ class Algorithm(Settings):
                 raise InvalidSettingError("Cluster", key, expected, crash.shard)
 
 
-def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) -> int:
+def count_awaited(
+    algorithm: Algorithm, wait_for: float | None, workers: int, key: str = "wait_for"
+) -> int:
     """The number of workers to wait for: all by default; a share of them is rounded up.
+
+    Args:
+        key: the setting of the method that says it.
 
     Raises:
         InvalidSettingError: more than `workers`, or not a whole number.
@@ -241,8 +246,8 @@ def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) ->
         count = wait_for
     if count > workers:
         expected = f"at most workers = {workers}, or the server would wait for ever"
-        raise InvalidSettingError(type(algorithm).__name__, "wait_for", expected, wait_for)
+        raise InvalidSettingError(type(algorithm).__name__, key, expected, wait_for)
     if count != int(count):
         expected = "a whole number of workers, or a share of them below 1"
-        raise InvalidSettingError(type(algorithm).__name__, "wait_for", expected, wait_for)
+        raise InvalidSettingError(type(algorithm).__name__, key, expected, wait_for)
     return int(count)

@@ -142,7 +142,7 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
-        count_awaited(self, self.quorum, cluster.workers)
+        count_awaited(self, self.quorum, cluster.workers, key="quorum")
         if self.compress is not None and self.compress.feedback != "none":
             expected = "none: a later change of a fragment replaces an earlier one, and contains it"
             got = self.compress.feedback
