@@ -9,7 +9,7 @@ from typing import Literal
 from numpy.random import Generator
 
 from laggard.simulator.algorithms.base import Algorithm, Role
-from laggard.simulator.algorithms.staging import stage_layers
+from laggard.simulator.algorithms.staging import Stage, stage_ends, stage_layers
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import (
@@ -151,10 +151,22 @@ class DelayedStages(Algorithm):
         servers = {SERVER - stage: roles[SERVER] for stage in range(len(self.delays))}
         return servers | roles
 
+    def stages(self, layers: Sequence[Layer]) -> list[Stage]:
+        """The stages of a model, one for each delay.
+
+        Raises:
+            InvalidSettingError: more delays than layers, or as in `stage_layers`.
+        """
+        most = len(stage_ends(layers))
+        if not self.cut and len(self.delays) > most:
+            expected = f"at most {most}, a stage for each layer of the model"
+            raise InvalidSettingError(type(self).__name__, "delays", expected, list(self.delays))
+        return stage_layers(layers, len(self.delays), self.cut)
+
     def slices(
         self, workers: int, params: int, layers: Sequence[Layer] = ()
     ) -> Mapping[int, slice]:
-        stages = stage_layers(layers, len(self.delays), self.cut)
+        stages = self.stages(layers)
         return {SERVER - number: stage.params for number, stage in enumerate(stages)}
 
     def updates_in_parts(self, workers: int) -> bool:
@@ -162,7 +174,7 @@ class DelayedStages(Algorithm):
 
     def sizes(self, node: Node) -> dict[int, float]:
         """The size in models of the stage of each server."""
-        stages = stage_layers(node.layers, len(self.delays), self.cut)
+        stages = self.stages(node.layers)
         return {SERVER - number: stage.size for number, stage in enumerate(stages)}
 
     def worker(self, node: Node) -> Role:

@@ -76,14 +76,19 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     return result
 
 
+def stage_ends(layers: Sequence[Layer]) -> list[int]:
+    """The numbers of layers after which a stage may end: one for each layer with parameters."""
+    learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
+    return [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
+
+
 def balance(layers: Sequence[Layer], stages: int) -> list[int]:
     """The first layers of all stages but the first, so that the largest stage has the least work.
 
     Raises:
         InvalidSettingError: too few layers.
     """
-    learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
-    ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
+    ends = stage_ends(layers)
     if stages * len(ends) ** 2 > MAX_DIVISIONS:
         problem = f"{len(ends)} are too many to divide evenly among {stages} stages"
         raise InvalidSettingError("Pipeline", "cut", f"the layers to cut at: {problem}", [])
