@@ -21,8 +21,8 @@ from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.installed import GROUP_PREFIX
 from laggard.experiments.config.listing import SECTIONS
+from tests.cases import ROOT
 
-ROOT = Path(__file__).parents[1]
 FENCED = re.compile(
     r"(?P<before>[^\n]*)\n\n```(?P<language>\w+)\n(?P<body>.*?)```", flags=re.DOTALL
 )
