@@ -82,6 +82,9 @@ class MindFlayer(Compressing):
             if limit is not None:
                 expected_rate = float(np.mean(durations <= limit))
                 words = f"{limit:g} s"
+            if expected_rate == 0:
+                expected = f"at least the shortest time of a mini-batch, {durations.min():.3g} s"
+                raise InvalidSettingError("MindFlayer", "patience", expected, limit)
             if abs(rate - expected_rate) > FURTHEST:
                 share = "the share of this cluster's mini-batches that take at most"
                 expected = f"{expected_rate:.3g}, {share} {words}"
