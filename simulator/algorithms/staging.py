@@ -93,7 +93,7 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
         problem = f"{len(ends)} are too many to divide evenly among {stages} stages"
         raise InvalidSettingError("Pipeline", "cut", f"the layers to cut at: {problem}", [])
     if len(ends) < stages:
-        expected = f"at most {len(ends)} for a pipeline, a stage for each layer of the model"
+        expected = f"at most {len(ends)} stages of a pipeline, one for each layer of the model"
         raise InvalidSettingError("Cluster", "workers", expected, stages)
     total = [0.0, *accumulate(layer.work for layer in layers)]
     # Dynamic programming: for each end, the work of the largest stage and the starts, of the best
