@@ -193,10 +193,12 @@ SPEEDUP = Question(
 # --- the delay, or the low rate that it forces
 
 
-def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> pd.DataFrame:
+def losses(
+    table: pd.DataFrame, optimiser: str, delay: float, measure: str, last: str
+) -> pd.DataFrame:
     """The points that a delay costs each seed: `rate`, `delay`, and `total`, their sum.
 
-    With r the best rate at the delay D, and r_0 that without delay,
+    With r the best rate at the delay D by the measure `last`, and r_0 that without delay,
 
         rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
 
@@ -206,7 +208,7 @@ def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> p
     own = select(table, optimiser=optimiser)
     rows, _ = reporting(own)
     choosing = own if (own["role"] == TUNE).any() else rows.assign(role=TUNE)
-    chosen = choose_best(choosing, measure, "accuracy", settings=["delay"]).set_index("delay")["lr"]
+    chosen = choose_best(choosing, last, "accuracy", settings=["delay"]).set_index("delay")["lr"]
     best = by_seed(rows, measure, delay=0, lr=chosen[0])
     low = by_seed(rows, measure, delay=0, lr=chosen[delay])
     late = by_seed(rows, measure, delay=delay, lr=chosen[delay])
@@ -217,30 +219,40 @@ def losses(table: pd.DataFrame, optimiser: str, delay: float, measure: str) -> p
 def decide_cause(table: pd.DataFrame) -> list[Answer]:
     """By optimiser, the part of the rate in what the longest delay costs at the end."""
     _, seen = reporting(table)
-    measures = table["measure"].unique()
-    last = max(measures, key=lambda measure: float(measure.rpartition("_")[2]))
+    epochs_of = {name: float(name.rpartition("_")[2]) for name in table["measure"].unique()}
+    measures = sorted(epochs_of, key=epochs_of.__getitem__)
+    last = measures[-1]
     longest = table["delay"].max()
     smallest = table["batch"].min()
     answers = []
     for optimiser in ("momentum", "adam"):
-        parts = losses(select(table, batch=smallest), optimiser, longest, last)
+        parts = losses(select(table, batch=smallest), optimiser, longest, last, last)
         rate, late = estimate(parts["rate"]), estimate(parts["delay"])
         total = estimate(parts["total"])
-        mostly = "mostly the low rate" if rate.value > late.value else "mostly the delay"
+        more = estimate(parts["rate"] - parts["delay"]).mean
+        cause = (
+            f"the low rate takes {rate.value:.1f} points, the delay {late.value:.1f}, "
+            "which are not told apart"
+        )
+        if more.low > 0:
+            cause = "mostly the low rate"
+        elif more.high < 0:
+            cause = "mostly the delay"
         beside = {f"the delay, of {total.value:.1f} points in all": late}
-        for measure in measures:
-            if measure != last and not measure.endswith("_0"):
-                epochs = measure.rpartition("_")[2]
-                early = losses(select(table, batch=smallest), optimiser, longest, measure)
-                beside[f"lost in all after {epochs} epochs"] = estimate(early["total"])
+        for measure in measures[:-1]:
+            if epochs_of[measure] > 0:
+                early = losses(select(table, batch=smallest), optimiser, longest, measure, last)
+                beside[f"lost in all after {epochs_of[measure]:g} epochs"] = estimate(
+                    early["total"]
+                )
         for batch in sorted(table["batch"].unique())[1:]:
-            larger = losses(select(table, batch=batch), optimiser, longest, last)
+            larger = losses(select(table, batch=batch), optimiser, longest, last, last)
             beside[f"the rate, batch {batch:g}"] = estimate(larger["rate"])
             beside[f"the delay, batch {batch:g}"] = estimate(larger["delay"])
         answers.append(
             Answer(
                 asks="Is it the delay, or the low rate that it forces?",
-                says=f"{NAMES[optimiser]}: {mostly}",
+                says=f"{NAMES[optimiser]}: {cause}",
                 number=rate,
                 unit=f"of {total.value:.1f} points are the rate's",
                 seen=seen,
