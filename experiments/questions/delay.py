@@ -193,25 +193,33 @@ SPEEDUP = Question(
 # --- the delay, or the low rate that it forces
 
 
-def losses(
-    table: pd.DataFrame, optimiser: str, delay: float, measure: str, last: str
-) -> pd.DataFrame:
+def best_rates(table: pd.DataFrame, measure: str) -> pd.Series:
+    """The best learning rate at each delay, which the seeds that choose tell.
+
+    If no seeds choose, the study has only the rates that an earlier one chose, and its own seeds
+    tell which is the best.
+    """
+    choosing = table
+    if not (table["role"] == TUNE).any():
+        choosing = reporting(table)[0].assign(role=TUNE)
+    chosen = choose_best(choosing, measure, "accuracy", settings=["delay"])
+    return chosen.set_index("delay")["lr"]
+
+
+def losses(table: pd.DataFrame, rates: pd.Series, delay: float, measure: str) -> pd.DataFrame:
     """The points that a delay costs each seed: `rate`, `delay`, and `total`, their sum.
 
-    With r the best rate at the delay D by the measure `last`, and r_0 that without delay,
+    With r the best rate at the delay D, and r_0 that without delay,
 
         rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
 
-    If no seeds choose, the study has only these two rates, and its own seeds tell which is the
-    best.
+    Args:
+        rates: the best rate at each delay.
     """
-    own = select(table, optimiser=optimiser)
-    rows, _ = reporting(own)
-    choosing = own if (own["role"] == TUNE).any() else rows.assign(role=TUNE)
-    chosen = choose_best(choosing, last, "accuracy", settings=["delay"]).set_index("delay")["lr"]
-    best = by_seed(rows, measure, delay=0, lr=chosen[0])
-    low = by_seed(rows, measure, delay=0, lr=chosen[delay])
-    late = by_seed(rows, measure, delay=delay, lr=chosen[delay])
+    rows, _ = reporting(table)
+    best = by_seed(rows, measure, delay=0, lr=rates[0])
+    low = by_seed(rows, measure, delay=0, lr=rates[delay])
+    late = by_seed(rows, measure, delay=delay, lr=rates[delay])
     parts = pd.DataFrame({"rate": best - low, "delay": low - late, "total": best - late})
     return 100 * parts.dropna()
 
@@ -226,7 +234,9 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
     smallest = table["batch"].min()
     answers = []
     for optimiser in ("momentum", "adam"):
-        parts = losses(select(table, batch=smallest), optimiser, longest, last, last)
+        own = select(table, optimiser=optimiser, batch=smallest)
+        rates = best_rates(own, last)
+        parts = losses(own, rates, longest, last)
         rate, late = estimate(parts["rate"]), estimate(parts["delay"])
         total = estimate(parts["total"])
         more = estimate(parts["rate"] - parts["delay"]).mean
@@ -240,15 +250,15 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
             cause = "mostly the delay"
         beside = {f"the delay, of {total.value:.1f} points in all": late}
         for measure in measures[:-1]:
-            if epochs_of[measure] > 0:
-                early = losses(select(table, batch=smallest), optimiser, longest, measure, last)
-                beside[f"lost in all after {epochs_of[measure]:g} epochs"] = estimate(
-                    early["total"]
-                )
+            epochs = epochs_of[measure]
+            if epochs > 0:
+                early = losses(own, rates, longest, measure)
+                beside[f"lost in all after {epochs:g} epochs"] = estimate(early["total"])
         for batch in sorted(table["batch"].unique())[1:]:
-            larger = losses(select(table, batch=batch), optimiser, longest, last, last)
-            beside[f"the rate, batch {batch:g}"] = estimate(larger["rate"])
-            beside[f"the delay, batch {batch:g}"] = estimate(larger["delay"])
+            larger = select(table, optimiser=optimiser, batch=batch)
+            parts = losses(larger, best_rates(larger, last), longest, last)
+            beside[f"the rate, batch {batch:g}"] = estimate(parts["rate"])
+            beside[f"the delay, batch {batch:g}"] = estimate(parts["delay"])
         answers.append(
             Answer(
                 asks="Is it the delay, or the low rate that it forces?",
