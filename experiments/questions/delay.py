@@ -237,7 +237,8 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
         own = select(table, optimiser=optimiser, batch=smallest)
         rates = best_rates(own, last)
         parts = losses(own, rates, longest, last)
-        rate, late = estimate(parts["rate"]), estimate(parts["delay"])
+        rate = estimate(parts["rate"])
+        late = estimate(parts["delay"])
         total = estimate(parts["total"])
         more = estimate(parts["rate"] - parts["delay"]).mean
         cause = (

@@ -169,7 +169,7 @@ def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
     """A table of a paper's claims, beside our numbers and the verdicts."""
     lines = ["| the paper says | here | the same? |", "| --- | --- | --- |"]
     for question, answer in rows:
-        if answer.source != paper.key:
+        if answer.source != paper.key or not answer.paper:
             continue
         here = f"[{answer.says}](../questions/{question.name}.md)"
         said = f"{paper_text(answer)} [{answer.mark}]"

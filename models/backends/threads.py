@@ -69,7 +69,7 @@ class Threads:
         self._network = Network(module, loss)
         self._own = threading.local()
         self._pool = self._idle_pool()
-        # One less, since whoever waits for a gradient computes too (`BackgroundGradients`).
+        # The thread that waits for a gradient computes as well (`BackgroundGradients`).
         self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
     def arithmetic(self, x: Indexable) -> str:

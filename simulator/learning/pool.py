@@ -100,7 +100,7 @@ class GradientPool:
         """
         gradient = self._new_gradient(worker, reader, weights, batch, read)
         if len(self._pending) >= self._max_pending:
-            # The call fills the lanes with others, so that it makes room for more than this one.
+            # The same call evaluates other pending gradients, which frees their places too.
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
         if not self._defer:

@@ -322,7 +322,7 @@ def forward(
             for c in range(channels):
                 average(x[c * channel_in :], places, terms, y[c * channel_out :])
         else:
-            # This applies the unit of the step as well.
+            # `normalise_all` also applies the activation, so `activate` is left out.
             normalise_all(step, numbers[number], weight, biases, batch, x, y, kept)
             continue
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])

@@ -118,7 +118,8 @@ class P3(Sharded, Sliced):
             yield node.work(layers[layer].size * node.apply_seconds)
             # The version before the update: answers that leave after the update carry the new
             # model.
-            left, read = left - 1, node.version
+            read = node.version
+            left -= 1
             if not left:
                 taken = [gradients[worker] for worker in sorted(gradients)]
                 weights, state = self.rule.update(node.weights, taken, state)
