@@ -5,7 +5,7 @@ A row has the `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`,
 reports and had not been seen before, and `seen` where it had. No command writes `seen`: after a
 change of a bar, a rate or a statistic, replace `report` by `seen` in the table by hand, for the
 seeds that have run. A value is infinite where the run missed the target within its budget, and
-missing where the run was lost.
+missing where the run was lost, whose `lost` is 1.
 
 A `dataset`, `model` or `device` that all rows have in common stands once, in a line such as
 `# dataset: mnist` above the names of the columns.
@@ -65,7 +65,8 @@ def normalise(table: pd.DataFrame) -> pd.DataFrame:
     numbers if all its values are numbers, and else texts.
     """
     columns = {column: _as_numbers(table[column]) for column in setting_columns(table)}
-    lost = table["lost"].astype(str) == "True"
+    # tables of earlier versions have the word for a lost run
+    lost = table["lost"].astype(str).isin(["1", "True"])
     texts = {column: table[column].fillna("") for column in ("dataset", "model", "device", "run")}
     return table.assign(
         **columns,
@@ -88,6 +89,7 @@ def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
     path = folder / f"{name}.csv"
     rounded = ordered.assign(value=[f"{value:.{VALUE_DIGITS}g}" for value in ordered["value"]])
     rounded["value"] = rounded["value"].replace("nan", "")
+    rounded["lost"] = rounded["lost"].astype(int)
     in_common = {
         column: rounded[column].iloc[0]
         for column in IN_COMMON
