@@ -30,7 +30,7 @@ import numpy as np
 
 RUNS = 2
 CUT = ("device=cpu", "threads=1")
-TABLES = ("metrics", "updates", "workers", "nodes", "messages", "restores")
+TABLES = ("metrics", "updates", "workers", "nodes", "messages", "restores", "notes")
 
 
 def main() -> int:

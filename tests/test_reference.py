@@ -318,7 +318,7 @@ def test_page_has_the_columns_of_the_tables(tmp_path, config, overrides, absent)
     final, result = set(results.final) - set(results.metrics), results[0]
     tables = {
         name: list(getattr(result, name))
-        for name in ("metrics", "updates", "workers", "messages", "restores")
+        for name in ("metrics", "updates", "workers", "messages", "restores", "notes")
     }
     for name, columns in {**tables, "final": final}.items():
         assert {row[0] for row in page[name]} - set(columns) <= (

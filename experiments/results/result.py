@@ -18,13 +18,14 @@ from laggard.experiments.results.store import (
     MANIFEST,
     MESSAGES,
     MODELS,
+    NOTES,
     OPTIONAL,
     RESTORES,
     read_manifest,
 )
 from laggard.models.published import hash_of_files
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
-from laggard.simulator.recording.outcome import RESTORE_COLUMNS
+from laggard.simulator.recording.outcome import NOTE_COLUMNS, RESTORE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,6 +255,13 @@ class Result(Shown):
         crashes.
         """
         return self._optional_table(RESTORES, RESTORE_COLUMNS)
+
+    @cached_property
+    def notes(self) -> "pd.DataFrame":
+        """A row per number that the method noted and member: `time` (s), `updates`, `node` (its
+        rank), `name`, `member`, `value`; empty where it noted none.
+        """
+        return self._select_members(self._optional_table(NOTES, NOTE_COLUMNS))
 
     @property
     def has_messages(self) -> bool:

@@ -101,6 +101,11 @@ class Results(Shown, Sequence[Result]):
         return self.scan("nodes")
 
     @cached_property
+    def notes(self) -> "pd.DataFrame":
+        """A row per run, number that the method noted and member; see `Result.notes`."""
+        return self.scan("notes")
+
+    @cached_property
     def final(self) -> "pd.DataFrame":
         """A row per run and member: its last metrics, `status` (finished, stalled, diverged), and
         `diverged_at` (updates; NaN where it did not diverge).

@@ -39,8 +39,9 @@ MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
 MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
-OPTIONAL = (MESSAGES, MODELS, RESTORES)
-"""Files that a run has where its config asks for them."""
+NOTES = "notes.parquet"
+OPTIONAL = (MESSAGES, MODELS, RESTORES, NOTES)
+"""Files that a run has where its config asks for them, or its method writes them."""
 SNAPSHOT = "snapshot.safetensors"
 """The last snapshot of a run that is being simulated, or that was asked to keep it. It is not in
 the manifest.
@@ -213,6 +214,8 @@ def finish(spec: RunSpec, private: Path, outcome: Outcome, facts: Mapping[str, A
         write_table(private / MESSAGES, outcome.message_log)
     if outcome.restores:
         write_table(private / RESTORES, outcome.restores)
+    if outcome.notes:
+        write_table(private / NOTES, outcome.notes)
     names = [name for name in (*FILES, *OPTIONAL) if (private / name).is_file()]
     settings = spec.config.as_dict()
     manifest = {

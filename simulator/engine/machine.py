@@ -244,6 +244,9 @@ class Machine(Node):
     def down(self, peer: int) -> Event:
         return self._services.faults.down(self.rank, peer)
 
+    def note(self, name: str, value: float | Tensor) -> None:
+        self._services.note(self.rank, name, value)
+
     def stall(self, reason: str) -> None:
         self._services.stall(reason)
 

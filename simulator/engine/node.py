@@ -236,6 +236,20 @@ class Node(Protocol):
         """
         ...
 
+    def note(self, name: str, value: "float | Tensor") -> None:
+        """Record a number of the method's own, such as a threshold that it adapts.
+
+        Args:
+            name: what the number is.
+            value: a number, or a tensor `(ensemble,)`. A number that comes from weights or
+                gradients must stay a tensor: a run that continues from a snapshot repeats its
+                events without them, and `float(tensor)` would be another number then.
+
+        Raises:
+            ValueError: the tensor has another shape.
+        """
+        ...
+
     def stall(self, reason: str) -> None:
         """End a run as `stalled` that would go on for ever, since nothing leads to an update.
 

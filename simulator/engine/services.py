@@ -20,6 +20,8 @@ from laggard.simulator.timing.distributions import Distribution
 from laggard.simulator.timing.events import Message
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from laggard.simulator.engine.faults import Faults
     from laggard.simulator.engine.machine import Machine
     from laggard.simulator.engine.recovery import Recoveries
@@ -100,6 +102,10 @@ class Services(Protocol):
 
     def record_loss(self, message: Message) -> None:
         """Count a lost message, and the gradients that are lost with it."""
+        ...
+
+    def note(self, rank: int, name: str, value: "float | Tensor") -> None:
+        """Record a number that node `rank` notes."""
         ...
 
     def end(self, reached: str) -> None:

@@ -32,6 +32,7 @@ from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
 from laggard.simulator.recording.messages import MessageLog, Record
 from laggard.simulator.recording.metrics import Learning
+from laggard.simulator.recording.notes import Notes
 from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.recording.requests import Requests
 from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
@@ -112,6 +113,7 @@ class Simulation:
         if start.shape[1] == 0:  # no call of torch in a run of the clock alone
             start = cast(Tensor, EmptyWeights(len(start)))
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
+        self._notes = Notes(len(start))
         self.pool = GradientPool(task, start, self.trace.record, memory, defer)
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
@@ -233,6 +235,10 @@ class Simulation:
             self.snapshots.applied()
         return True
 
+    def note(self, rank: int, name: str, value: float | Tensor) -> None:
+        """Record a number that node `rank` notes."""
+        self._notes.add(self.env.now, self.progress().updates, rank, name, value)
+
     def record_loss(self, message: Message) -> None:
         """Count a lost message, and the gradients that are lost with it.
 
@@ -351,6 +357,7 @@ class Simulation:
             diverged=self._learning.diverged,
             stalled=self.stalled,
             restores=restores,
+            notes=self._notes.columns(),
             models=self._learning.models,
             message_log=message_log,
         )

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 RESTORE_COLUMNS = {"time": "f8", "back": "f8", "server": "i8", "version": "i8", "lost": "i8"}
 """The columns of `Outcome.restores`, and their types in numpy."""
+NOTE_COLUMNS = ("time", "updates", "node", "name", "member", "value")
+"""The columns of `Outcome.notes`."""
 
 
 class Divergence(NamedTuple):
@@ -56,6 +58,8 @@ class Outcome:
             this server as `target` and with a `version` from version - lost to version - 1: the
             version goes on after a restore, and the status of lost gradients stays applied. No
             columns if no server crashes.
+        notes: columns, a row per number that the method noted and member: `time` (s), `updates` as
+            in `metrics`, `node` (its rank), `name`, `member`, `value`. No columns if it noted none.
     """
 
     metrics: Columns
@@ -74,3 +78,4 @@ class Outcome:
     models: "Tensor | None" = None
     message_log: Columns | None = None
     restores: Columns = field(default_factory=dict)
+    notes: Columns = field(default_factory=dict)

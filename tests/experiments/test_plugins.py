@@ -613,3 +613,34 @@ def test_method_that_returns_early_is_noted(
         words = f"run {path} algorithm={method} --out {tmp_path}/out --quiet"
         assert main(words.split()) == 0
         assert (line in capsys.readouterr().err) == returned
+
+
+NOTING = """
+from dataclasses import dataclass
+from laggard import AsyncPS
+
+@dataclass(frozen=True)
+class Noting(AsyncPS):
+    '''Worker 0 notes the norm of the weights that it reads first.'''
+
+    def worker(self, node):
+        worker = super().worker(node)
+        if node.rank == 0:
+            node.note("norm", node.weights.norm(dim=1))
+        yield from worker
+"""
+
+
+def test_notes_of_a_method_are_a_table(module, toy, tmp_path):
+    module("noted", NOTING)
+    path = toy("sweep: {algorithm.name: [async_ps, 'noted:Noting'], learning.seed: [0, 1]}")
+    results = sweep(load(path), tmp_path / "out")
+    silent = results.where(**{"algorithm.name": "async_ps"})[0]
+    assert list(silent.notes) == ["time", "updates", "node", "name", "member", "value"]
+    assert silent.notes.empty
+    rows = results.notes
+    assert rows["member"].tolist() == [0, 1]
+    assert set(rows["name"]) == {"norm"}
+    assert rows["value"].nunique() == 2
+    one = results.where(**{"algorithm.name": "noted:Noting", "learning.seed": 1})[0]
+    assert one.notes["member"].tolist() == [1]

@@ -44,6 +44,55 @@ def test_peers_without_step_are_those_of_first():
     assert all(one != other for one, other in zip(first, second, strict=True))
 
 
+def noting(value, **more):
+    """The notes of a run in which one worker notes `value` after 1 s, and its time at the end."""
+
+    def worker(node):
+        yield node.work(1.0)
+        node.note("threshold", value)
+        yield node.work(2.0)
+        node.note("end", node.now)
+
+    outcome = run(worker, workers=1, task=Quadratic(dim=3), **more)
+    return {name: column.tolist() for name, column in outcome.notes.items()}
+
+
+def test_notes_have_a_row_for_each_member():
+    assert noting(0.1, ensemble=2) == {
+        "time": [1, 1, 3, 3],
+        "updates": [0, 0, 0, 0],
+        "node": [0, 0, 0, 0],
+        "name": ["threshold", "threshold", "end", "end"],
+        "member": [0, 1, 0, 1],
+        "value": [0.1, 0.1, 3, 3],
+    }
+    assert noting(torch.tensor([2, 4]), ensemble=2)["value"] == [2, 4, 3, 3]
+    assert noting(torch.tensor([[2.0], [4.0]]), ensemble=2)["value"] == [2, 4, 3, 3]
+
+
+def test_note_keeps_its_value():
+    value = torch.tensor([1.0])
+
+    def worker(node):
+        node.note("before", value)
+        value.mul_(2)
+        yield node.work(1.0)
+
+    outcome = run(worker, workers=1, task=Quadratic(dim=3))
+    assert outcome.notes["value"].tolist() == [1]
+
+
+def test_run_without_a_note_has_no_columns():
+    assert noting(0.5, stop=Stop(time=0.5)) == {}
+
+
+def test_note_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"threshold.*\(2,\).*\(3,\)"):
+        noting(torch.zeros(3), ensemble=2)
+    with pytest.raises(TypeError, match="threshold"):
+        noting([0.5])
+
+
 def test_messages_come_in_order_of_arrival():
     seen = []
 

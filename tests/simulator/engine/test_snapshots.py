@@ -116,6 +116,19 @@ class ErrorFeedback(AsyncPS):
             node.send(SERVER, whole.map(lambda value: value * 0.5))
 
 
+class Noting(AsyncPS):
+    """Workers note the norm of the weights that they read, and how often they have read."""
+
+    def worker(self, node: Node) -> Iterator[Any]:
+        node.send(SERVER, None, size=0)
+        for read in count(1):
+            _, weights = yield node.receive()
+            node.note("read", read)
+            node.note("norm", weights.norm(dim=1))
+            gradient = yield node.compute(weights)
+            node.send(SERVER, gradient)
+
+
 class Catching(Supervised):
     """An error is raised and caught in every gradient."""
 
@@ -180,6 +193,7 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
     "gradients in the background": (AsyncPS(Rule()), "in the background", {"ensemble": 2}),
     "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
+    "notes": (Noting(Rule()), "mlp", {"ensemble": 2}),
     "compressed": (
         ALGORITHMS["k_batch_sync"](Rule(), gradients=2, compress=Compress("top_k", keep=0.4)),
         "quadratic",
