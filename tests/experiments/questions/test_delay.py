@@ -146,3 +146,6 @@ def test_width_of_rates_is_compared_by_optimiser(adagrad, word):
     mean_is(answer.number, (adagrad - 8) / 6, abs=1e-6)
     assert answer.judgement.word == word
     assert len(answer.beside) == 2 * delays["delay"].nunique()
+    (alone,) = decide_range(table(*parts))
+    assert alone.number == answer.number
+    assert alone.beside == {}
