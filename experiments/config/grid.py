@@ -209,15 +209,18 @@ def _has_only_numbers(axis: Axis) -> bool:
 def _ensemble(
     config: Config, options: Sequence[Option], numbers: Sequence[Axis], cache: dict[Any, Any]
 ) -> list[Axis]:
-    """The axes of numbers in which members of one run may differ; the rule decides."""
+    """The axes of numbers in which members of one run may differ; rule and method decide."""
     if not numbers:
         return []
     first = [axis.options[0] for axis in numbers]
-    learning = _parse_options(config.explicit(), [*options, *first], cache)[0].learning
+    run = _parse_options(config.explicit(), [*options, *first], cache)[0]
+    one_schedule = getattr(type(run.algorithm).recipe, "one_schedule", False)
     ensemble = []
     for axis in numbers:
         keys = [key.removeprefix("learning.") for key in axis.options[0].settings]
-        if all(map(learning.per_member, keys)):
+        if one_schedule and any(key.startswith("schedule") for key in keys):
+            continue
+        if all(map(run.learning.per_member, keys)):
             ensemble.append(axis)
     return ensemble
 

@@ -28,7 +28,7 @@ from laggard.simulator.algorithms.delayed import Delayed, DelayedStages
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
 from laggard.simulator.algorithms.k_async import KAsync, SoftSync
-from laggard.simulator.algorithms.local_all_reduce import DiLoCoAllReduce, LocalAllReduce
+from laggard.simulator.algorithms.local_all_reduce import QSR, DiLoCoAllReduce, LocalAllReduce
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
@@ -68,6 +68,7 @@ ALGORITHMS: dict[str, type] = {
     "diloco": DiLoCo,
     "async_diloco": AsyncDiLoCo,
     "local_all_reduce": LocalAllReduce,
+    "qsr": QSR,
     "diloco_all_reduce": DiLoCoAllReduce,
     "streaming_diloco": StreamingDiLoCo,
     "decoupled_diloco": DecoupledDiLoCo,
@@ -113,6 +114,7 @@ __all__ = [
     "EASGD",
     "MATCHA",
     "P3",
+    "QSR",
     "SGP",
     "SSP",
     "AllReduce",

@@ -39,6 +39,8 @@ class Algorithm(Settings):
             wait forever.
         only_collectives: whether the workers send no messages but those of a collective, one round
             after another, in which all take part. Its times can then be computed in lock step.
+        one_schedule: whether the schedule of the learning rate sets times, so that all members of
+            an ensemble have the same one.
         recovers: whether servers can crash and return from a checkpoint: a worker announces itself
             by None, a server answers each of a worker's messages, that one at once, and begins with
             `node.state` where that is not None.
@@ -49,6 +51,7 @@ class Algorithm(Settings):
     topology: ClassVar[Topology] = Star()
     readmits: ClassVar[bool] = True
     only_collectives: ClassVar[bool] = False
+    one_schedule: ClassVar[bool] = False
     recovers: ClassVar[bool] = False
     SPACE: ClassVar[Mapping[str, Any]] = {}
 

@@ -1,5 +1,7 @@
 """Local steps between averages by a collective, without a server."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -13,13 +15,17 @@ from laggard.simulator.algorithms.local_steps import (
     restart_optimizer,
     take_local_steps,
 )
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import PositiveInt
+from laggard.simulator.errors import InvalidSettingError, NonNegative, PositiveInt
 from laggard.simulator.learning.promises import known
-from laggard.simulator.learning.rules import Rule, RuleState
+from laggard.simulator.learning.rules import Chained, Rule, RuleState, WarmUp
+from laggard.simulator.learning.rules.schedules import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+STEP_ROUNDING = 1e-9  # relative, of a number of steps
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,9 @@ class LocalAllReduce(Compressing, Reducing):
             read = node.weights
             if self.reset:
                 inner = restart_optimizer(node, self.rule, inner)
+            steps = self.steps_of_round(node, inner)
             model, inner, gradients = yield from take_local_steps(
-                node, self.rule, read, inner, self.local_steps
+                node, self.rule, read, inner, steps
             )
             if self.compress is not None:
                 yield node.work(encoder.seconds)
@@ -82,6 +89,10 @@ class LocalAllReduce(Compressing, Reducing):
             total = yield from reduce(node, known(share * model), params, node.version)
             weights, outer = self.next_weights(read, total.value, outer)
             node.apply(weights, gradients, (inner, outer))
+
+    def steps_of_round(self, node: Node, state: RuleState) -> int:
+        """The local steps of a round that begins with this state of the nodes' rule."""
+        return self.local_steps
 
     def outer(self) -> Rule:
         """The rule of the common model."""
@@ -92,6 +103,75 @@ class LocalAllReduce(Compressing, Reducing):
     ) -> "tuple[Tensor, RuleState]":
         """The next common model `(ensemble, params)`, and its rule's state."""
         return average, state
+
+
+@dataclass(frozen=True)
+class QSR(LocalAllReduce):
+    """QSR: local SGD by all-reduce whose rounds grow as the learning rate falls.
+
+        H = max(H_base, floor(growth / s^2))
+
+    local steps, at most `most_steps`, in a round that begins where the schedule's factor on the
+    learning rate is s. With eta = s lr and growth = (alpha / lr)^2 this is the paper's
+    max(H_base, floor((alpha / eta)^2)), and members of an ensemble have the same rounds at
+    different lr. A warm-up does not count in s: its rounds are as long as at the full rate. All
+    else is as in `local_all_reduce`, which `qsr` equals where the schedule is constant.
+
+    The first node notes the `local_steps` of each round. Without learning no schedule advances, and
+    H stays that of the full rate.
+
+    Source: Gu, Lyu, Arora, Zhang, Huang (2024), arXiv 2310.14423.
+
+    Attributes:
+        local_steps: H_base, the fewest local steps of a round.
+        growth: (alpha / lr)^2, for the paper's alpha.
+        most_steps: the most local steps of a round, however low the rate. The paper ends the last
+            round with the training, whose end a method does not know here.
+    """
+
+    one_schedule: ClassVar[bool] = True
+
+    local_steps: PositiveInt = field(default=4, kw_only=True)
+    growth: NonNegative = field(default=4.0, kw_only=True)
+    most_steps: PositiveInt = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most_steps < self.local_steps:
+            expected = f"at least local_steps = {self.local_steps}"
+            raise InvalidSettingError("QSR", "most_steps", expected, self.most_steps)
+
+    def check(self, cluster: Cluster) -> None:
+        from torch import Tensor
+
+        super().check(cluster)
+        for schedule in _schedules(self.rule):
+            for name, value in vars(schedule).items():
+                if isinstance(value, Tensor):
+                    expected = "one number for all members of an ensemble, whose rounds it sets"
+                    raise InvalidSettingError(type(schedule).__name__, name, expected, value)
+
+    def steps_of_round(self, node: Node, state: RuleState) -> int:
+        factor = 1.0
+        for schedule in _schedules(self.rule):
+            if not isinstance(schedule, WarmUp):
+                factor *= float(schedule(state.progress))
+        square = factor * factor
+        grown = math.inf
+        if square > 0:
+            # 4 / 0.1^2 is 399.99... in floating point
+            grown = (1 + STEP_ROUNDING) * self.growth / square
+        steps = max(self.local_steps, math.floor(min(grown, self.most_steps)))
+        if node.rank == node.members[0]:
+            node.note("local_steps", steps)
+        return steps
+
+
+def _schedules(rule: Rule) -> Sequence[Schedule]:
+    """The schedules whose factors the learning rate is multiplied by."""
+    if isinstance(rule.schedule, Chained):
+        return rule.schedule.schedules
+    return [rule.schedule]
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,15 @@ def test_members_of_a_zip_equal_single_runs(toy):
     hold_to_singles(toy(), (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
 
 
+def test_schedules_that_set_times_are_runs_of_their_own(toy):
+    """Rounds of `qsr` depend on the schedule, so that members cannot differ in it."""
+    path = toy("sweep: {learning.schedule.length: [1, 2], learning.lr: [0.1, 0.03]}")
+    schedule = "learning.schedule={name: cosine, length: 1, floor: 0.5}"
+    for method, members in (("local_all_reduce", [4]), ("qsr", [2, 2])):
+        planned = runs(load(path, f"algorithm={method}", schedule))
+        assert [len(run.members) for run in planned] == members
+
+
 def hold_to_singles(path, overrides):
     spec = RunSpec(load(path, *overrides))
     together = simulate(**spec.arguments())

@@ -60,6 +60,15 @@ def at_once(right):
     return step
 
 
+def by_the_rate(right):
+    """Rounds that grow as 1 / s, as the theory of a fixed alpha without QSR has them."""
+
+    def steps_of_round(self, node, state):
+        return max(self.local_steps, round(right(self, node, state) ** 0.5))
+
+    return steps_of_round
+
+
 def never_late(right):
     def rule_step(self, node, change, state, staleness):
         return right(self, node, change, state, 0)
@@ -238,6 +247,22 @@ CLIENTS = {
             test_diloco.test_average_by_collective_equals_server,
             "diloco_all_reduce",
             "diloco",
+        ),
+    ),
+    "rounds grow with the inverse of the rate": (
+        Replaced(local_all_reduce.QSR, "steps_of_round", by_the_rate),
+        partial(
+            test_diloco.test_rounds_grow_with_the_inverse_square_of_the_rate,
+            test_diloco.HALVED,
+            "a rate that is halved twice",
+        ),
+    ),
+    "rounds of a warm-up are long": (
+        Replaced(local_all_reduce, "WarmUp", lambda right: type(None)),
+        partial(
+            test_diloco.test_rounds_grow_with_the_inverse_square_of_the_rate,
+            test_diloco.WARMED,
+            "the same after a warm-up",
         ),
     ),
     "the shared control counts a round's clients for all": (

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import Cluster, Network, Record, Rule, Stop, simulate
+from laggard.simulator import Cluster, InvalidSettingError, Network, Record, Rule, Stop, simulate
 from laggard.simulator.algorithms.contrib.decoupled_diloco import Push
-from laggard.simulator.learning.rules import Adam
+from laggard.simulator.learning.rules import Adam, Chained, Cosine, Step, WarmUp
 from laggard.simulator.learning.rules.contrib.cgad import CGAD
 from laggard.simulator.learning.rules.contrib.heloco import HeLoCo
 from laggard.simulator.timing.distributions import Constant
@@ -20,6 +20,7 @@ from tests.theory.trials import ONE, RULES, UNEVEN, every, method
 DOUILLARD, LIU = "Douillard et al. (2023)", "Liu et al. (2024)"
 ASIF, SHAH = "Asif et al. (2026)", "Shah & Sun (2026)"
 STREAM, DECOUPLED = "Douillard et al. (2025)", "Douillard et al. (2026)"
+GU = "Gu et al. (2024)"
 
 
 class UnevenShards(Quadratic):
@@ -59,6 +60,45 @@ def test_round_is_local_steps_and_one_collective():
     ring = 2 * 2 * 0.5 + 2 * (2 / 3) * 1.0
     text = "diloco_all_reduce, ring: H t_c + 2 (P - 1) alpha + 2 ((P - 1) / P) N beta"
     equal(text, 5 * (4 * 1.0 + ring), outcome.progress.time, source="derived")
+
+
+HALVED = Step(at=[8, 24], factor=0.5, unit="updates")
+WARMED = Chained([WarmUp(length=20, unit="updates"), HALVED])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    [
+        (HALVED, "a rate that is halved twice"),
+        (WARMED, "the same after a warm-up"),
+    ],
+)
+def test_rounds_grow_with_the_inverse_square_of_the_rate(schedule, kind):
+    """H = 2 at the full rate, 4 times as many at half of it, and at a quarter the cap of 20."""
+    algorithm = method(
+        "qsr", Rule(lr=0.1, schedule=schedule), local_steps=2, growth=2.0, most_steps=20
+    )
+    outcome = simulate(Cluster(3), algorithm, shards(), stop=Stop(updates=7))
+    rounds = torch.tensor([2.0, 2.0, 2.0, 2.0, 8.0, 8.0, 20.0], dtype=torch.float64)
+    # the first node begins an eighth round while the others end the seventh
+    noted = torch.from_numpy(outcome.notes["value"][:7])
+    close(f"qsr, {kind}: H = max(H_base, growth / s^2)", rounds, noted, source=GU)
+    equal(f"qsr, {kind}: gradients of P nodes", 3 * 44, outcome.gradients["applied"], source=GU)
+
+
+@pytest.mark.parametrize(("growth", "steps"), [(0.0, 4), (5.9, 5)])
+def test_rounds_at_a_constant_rate_are_those_of_local_all_reduce(growth, steps):
+    one = every(UNEVEN, "qsr", growth=growth)
+    other = every(UNEVEN, "local_all_reduce", local_steps=steps)
+    text = f"qsr, constant rate, growth {growth:g} = local_all_reduce, H = {steps}"
+    close(text, one, other, source="derived")
+
+
+def test_members_of_an_ensemble_have_one_schedule():
+    lengths = torch.tensor([[2.0], [4.0]], dtype=torch.float64)
+    algorithm = method("qsr", Rule(schedule=Cosine(length=lengths)))
+    with pytest.raises(InvalidSettingError, match=r"Cosine\.length"):
+        simulate(Cluster(3), algorithm, shards(), stop=Stop(updates=1), ensemble=2)
 
 
 def arrivals_of(name, workers, **settings):
