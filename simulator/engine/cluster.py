@@ -23,16 +23,16 @@ class Cluster(Settings):
     Attributes:
         workers: the number of workers, with ranks 0 to workers - 1; servers are not counted.
         compute: the distribution of the time that one mini-batch's gradient takes (s).
-        slowdowns: slowdowns of workers over time, whose factors multiply, and crashes; single ones,
-            or many as `Recorded`.
+        slowdowns: slowdowns of workers, whose factors multiply, and crashes: one item each, or many
+            in a `Recorded`.
         network: links and topology; free by default.
         apply_seconds: the time that one update takes the server (s); a number, or a law that is
             drawn for every update.
-        receive_seconds: the time that receiving a message of one model takes the server (s), which
-            does nothing else meanwhile; m models take m times as long. A number, or a law that is
-            drawn for every message.
-        reply_seconds: likewise, the time that sending a message takes it (s). The message departs
-            when the server begins to send.
+        receive_seconds: the time in which the server receives a message of one model (s), and does
+            nothing else; m models take m times as long. A number, or a law that is drawn for every
+            message.
+        reply_seconds: likewise, the time in which it sends a message (s). The message departs when
+            the server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
         checkpoint: the period of the servers' checkpoints.
         members: the times at which workers join, leave and come back; by default all are always up.
@@ -99,7 +99,7 @@ class Cluster(Settings):
 
     @cached_property
     def crashes(self) -> list[Crash]:
-        """The crashes of workers; times down of a worker that touch or overlap are one crash."""
+        """The crashes of workers; adjacent or overlapping outages of a worker are one crash."""
         crashes = []
         for slowdown in self.slowdowns:
             if isinstance(slowdown, Recorded):
@@ -110,7 +110,7 @@ class Cluster(Settings):
 
     @property
     def server_downs(self) -> list[ServerCrash]:
-        """The crashes of servers; times down of a shard that touch or overlap are one crash."""
+        """The crashes of servers; adjacent or overlapping outages of a shard are one crash."""
         return unite_server_crashes(self.server_crashes)
 
     @property
@@ -149,7 +149,7 @@ class Cluster(Settings):
         raise InvalidSettingError("Cluster", f"{key}.{field}", expected, got)
 
     def _check_server_crashes(self) -> None:
-        """Refuse a law of a server's crashes together with other crashes of that server."""
+        """Refuse a server with an `uptime` and further crashes."""
         by_shard: dict[int, list[int]] = {}
         for index, crash in enumerate(self.server_crashes):
             by_shard.setdefault(crash.shard, []).append(index)

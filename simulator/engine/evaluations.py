@@ -20,8 +20,8 @@ class Evaluations:
     """Evaluates the model of an algorithm: a server's, or the mean of the live nodes'.
 
     Args:
-        models: the nodes with its models, or slices of its model.
-        slices: the slice of the model that each of them owns, where it does not own all.
+        models: the nodes that hold a model, or a slice of one.
+        slices: the slice of the model on each node, where no node holds the whole model.
     """
 
     def __init__(

@@ -72,15 +72,15 @@ class CrashWatcher(Protocol):
     """The part of a method's group that reacts to crashes, returns and leaves of its nodes."""
 
     def before_crash(self, rank: int) -> None:
-        """React before node `rank` crashes."""
+        """Prepare for the crash of node `rank`."""
         ...
 
     def after_return(self, rank: int) -> None:
-        """React after node `rank` is up again."""
+        """Respond to the return of node `rank`."""
         ...
 
     def request_leave(self, rank: int) -> None:
-        """Let node `rank`, whose time is up, leave as soon as nothing is lost by it."""
+        """Let node `rank`, whose uptime is over, leave as soon as it loses nothing by leaving."""
         ...
 
 
@@ -88,12 +88,13 @@ class Faults:
     """The roles of all nodes, their crashes and returns.
 
     Args:
-        group: the workers that start their roles again with a rank that is back.
+        group: the workers that restart together with a worker that has returned.
 
     Attributes:
         roles: the roles of each node.
         outside: workers that returned and were not readmitted.
-        watcher: told of crashes and returns, in a method without a server that goes on.
+        watcher: notified of crashes and returns, where a method without a server goes on after a
+            crash.
     """
 
     def __init__(
@@ -171,7 +172,8 @@ class Faults:
     def _restart_group(self, returned: int) -> None:
         """Start the roles of all workers in the group of worker `returned`, if they are up.
 
-        Each loses its work and its messages, or a mini-batch that has lost a part would be awaited.
+        Each loses its work and its messages. Otherwise the group would wait for a mini-batch of
+        which a part is lost.
         """
         ranks = self._group(returned)
         if any(self._machines[rank].incarnation % 2 for rank in ranks):

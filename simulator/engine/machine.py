@@ -264,9 +264,9 @@ class Machine(Node):
                 self.state = state
 
     def _check_model(self, weights: Tensor) -> None:
-        """Raise TypeError unless these are weights like those that the node has.
+        """Raise TypeError unless `weights` have the shape and the precision of the node's model.
 
-        Others would fail far from here, or not at all: arithmetic broadcasts shapes and widens
+        Others would fail far from here or not at all, since arithmetic broadcasts shapes and widens
         precisions.
         """
         present = self._weights
@@ -401,7 +401,7 @@ class Machine(Node):
 
 
 def end_work(work: Work) -> None:
-    """End `work`: its node is free, and the role that waits for it goes on."""
+    """End `work`: free its node, and resume the role that waits for it."""
     node, gradient = work.node, work._value
     now = node._env._now
     if node._work is work:
@@ -443,7 +443,7 @@ def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
 
 
 def deliver(message: Message) -> None:
-    """Give `message`, which arrives now, to its receiver; a role that waits for that goes on."""
+    """Deliver `message`, which arrives now, and resume a role that waits for it."""
     sender, mailbox = message.sender, message.receiver.mailbox
     sender._outgoing -= 1
     # Without the last condition each message on a free network would add 0 s.

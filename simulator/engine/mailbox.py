@@ -75,7 +75,7 @@ class Mailbox:
     def forget(self, receive: Receive) -> None:
         """Withdraw `receive`; a message that it has taken goes to the next receive.
 
-        That is one that waits already, or a later one. A crash may have cleared the receives.
+        The next receive may wait already or come later. A crash may have cleared the receives.
         """
         message, tag = receive.message, receive.tag
         another_waits = self.first is not None
@@ -119,7 +119,7 @@ class Mailbox:
         return mail
 
     def _next(self, tag: Hashable) -> Receive | None:
-        """Take the oldest receive with that tag out of those behind `first`."""
+        """Remove and return the oldest receive with that tag that waits behind `first`."""
         receives = self._receives.get(tag)
         if not receives:
             return None

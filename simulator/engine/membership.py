@@ -1,4 +1,4 @@
-"""Workers that join late, leave and come back by laws: their times, leaves, and reads of a model."""
+"""Workers that join, leave and come back by laws: when they do, and how they read a model."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ class Membership:
     """The leaves and returns of all workers whose times are laws.
 
     Attributes:
-        leaving: the workers whose time is up, and that have not left.
+        leaving: the workers whose uptime is over, and that have not left.
     """
 
     def __init__(self, services: Services) -> None:
@@ -55,7 +55,7 @@ class Membership:
                 self._stay(rank)
 
     def leave(self, rank: int) -> None:
-        """Take worker `rank` down, whose time is up and which has nothing to lose."""
+        """Take down worker `rank`, whose uptime is over and which has nothing to lose."""
         services = self._services
         self.leaving.discard(rank)
         self._reading.discard(rank)
@@ -76,7 +76,7 @@ class Membership:
         self._stay(rank)
 
     def _stay(self, rank: int) -> None:
-        """Let worker `rank`, which is up, leave once its time is up."""
+        """Let worker `rank`, which is up, leave once its uptime is over."""
         if rank not in self._uptimes:
             return
         seconds = self._uptimes[rank]()
@@ -97,9 +97,9 @@ class Membership:
             node.leave_if_done()
 
     def _read(self, node: Machine) -> Role:
-        """The read of another worker's model by `node`, which keeps its own if nobody is up.
+        """Have `node` read another worker's model; it keeps its own if no other worker is up.
 
-        The other one does not leave before its message has arrived.
+        The other worker does not leave before its message has arrived.
         """
         source = self._lowest_live(node.rank)
         if source is None:
@@ -117,7 +117,7 @@ class Membership:
         return None
 
     def _note(self, seconds: float) -> None:
-        """Note the moment of a leave or a return in `seconds`."""
+        """Record that a worker leaves or returns in `seconds`."""
         if self._constant:
             self._services.env.note_moment(self._services.env.now + seconds)
 
@@ -157,14 +157,14 @@ def count_states(state: Any, weights: "Tensor") -> int:
 
 
 def endless_work(node: Machine, buckets: int = 0) -> Work:
-    """Work that never ends, and keeps `node` idle."""
+    """An event in place of work that never begins: it never fires, and `node` stays idle."""
     work = new_work(node, None, WORK_ENDS)
     work.buckets = (work,) * buckets
     return work
 
 
 class MemberNode(Client):
-    """A worker that leaves once its time is up and nothing that it has begun is unfinished."""
+    """A worker that leaves once its uptime is over and it has no unfinished work."""
 
     def __init__(self, *arguments: Any) -> None:
         self._unsent: list[Gradient] = []
@@ -195,7 +195,7 @@ class MemberNode(Client):
         self._unsent = []
 
     def leave_if_done(self) -> None:
-        """Leave if the node's time is up, it computes nothing, and its messages have arrived."""
+        """Leave if the uptime is over, the node computes nothing, and its messages have arrived."""
         if self._is_leaving and self.idle and not self._outgoing and not self._holds_results:
             self._services.membership.leave(self.rank)
 

@@ -88,7 +88,7 @@ class Node(Protocol):
 
     @property
     def samples(self) -> int:
-        """The number of samples that the worker learns from; 1 if the task does not know it."""
+        """The number of samples that the worker learns from; 1 if the task has no `samples`."""
         ...
 
     @property
@@ -132,7 +132,9 @@ class Node(Protocol):
         ...
 
     def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
-        """The gradient of `batch` at `weights`, whose time `work` has taken since `started` (s)."""
+        """Promise the gradient of `batch` at `weights`, after `work` has taken its time since
+        `started` (s).
+        """
         ...
 
     def duration(self) -> float:
@@ -142,9 +144,9 @@ class Node(Protocol):
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 does not wait.
 
-        With `share`, for that part of a mini-batch's compute time instead, by the node's
-        distribution and slowdowns: of a mini-batch that is drawn, or of one that takes `of` seconds
-        at full speed.
+        With `share`, keep it busy for that share of a mini-batch's compute time instead, under the
+        node's slowdowns. The seconds of the mini-batch at full speed are `of`, or drawn from the
+        node's distribution.
 
         Raises:
             RuntimeError: the node is computing already.
@@ -251,8 +253,8 @@ class Node(Protocol):
         ...
 
     def stall(self, reason: str) -> None:
-        """End a run as `stalled` that would go on for ever, since nothing leads to an update.
+        """End the run as `stalled`: it would go on for ever without another update.
 
-        Not where `stop.time` or `stop.gradients` ends it.
+        No effect where `stop.time` or `stop.gradients` will end the run.
         """
         ...

@@ -1,4 +1,6 @@
-"""Servers that crash and return: checkpoints, losses, and the workers that ask again."""
+"""Servers that crash and return: checkpoints, lost updates, and the workers that announce
+themselves.
+"""
 
 import math
 from collections.abc import Callable

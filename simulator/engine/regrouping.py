@@ -64,7 +64,7 @@ class Regrouping:
             self._meet_later()
 
     def request_leave(self, rank: int) -> None:
-        """Let node `rank`, whose time is up, leave: between two steps if it takes part in one."""
+        """Let node `rank`, whose uptime is over, leave; between two steps if it is a member."""
         if self._running and self._meeting is None and rank in self._services.members:
             if self._boundary is None:
                 self._boundary = 1 + max(node.steps for node in self._members())
@@ -88,10 +88,11 @@ class Regrouping:
         return True
 
     def absent(self, rank: int) -> int:
-        """The updates of absent nodes that count with an update of `rank`: only the first member
-        has any.
+        """The number of absent nodes that an update of `rank` counts for; only the first member has
+        any.
 
-        So once all members have updated, however few, it counts as one update of all P nodes.
+        So when all members have updated, however few they are, this counts as one update of all P
+        nodes.
         """
         members = self._services.members
         if rank != members[0]:
@@ -114,11 +115,11 @@ class Regrouping:
             self._meet()
 
     def _leavers(self) -> list[int]:
-        """The members whose time is up."""
+        """The members whose uptime is over."""
         return sorted(self._services.membership.leaving.intersection(self._services.members))
 
     def _let_leave(self) -> None:
-        """Let all members leave whose time is up, while all hold."""
+        """Let the members whose uptime is over leave, while all members wait between two steps."""
         self._meeting = None
         for rank in self._leavers():
             self._services.membership.leave(rank)
@@ -154,7 +155,7 @@ class Regrouping:
             self._meeting = None
 
     def _meet(self) -> None:
-        """Start the roles of all nodes that are up, with what newcomers lack."""
+        """Start the roles of all nodes that are up, after newcomers have read the model."""
         self._stop()  # where a node joins between two steps, the others still wait for it
         self._meeting = None
         services, down = self._services, self._down()
@@ -209,10 +210,10 @@ class Regrouping:
 
 
 def _finish_update(members: "Sequence[ElasticNode]") -> None:
-    """Let nodes make an update that another has made already, with the same sum of gradients.
+    """Have nodes repeat an update that another node has made, with the same sum of gradients.
 
-    The nodes reach the end of a collective at different moments. A sum that one of them has is
-    not lost: the others receive the model from it.
+    The nodes reach the end of a collective at different moments. If one node has the sum, the
+    others copy its model, so that the sum is not lost.
     """
     newest = max(members, key=lambda node: node.version)
     for node in members:
@@ -264,7 +265,7 @@ class ElasticNode(Machine):
         self._begun = self.pending()
 
     def pending(self) -> list[Gradient]:
-        """The gradients that it has begun since its last update and not lost."""
+        """The gradients that the node has begun since its last update, without lost ones."""
         return [gradient for gradient in self._begun if gradient.status == IN_FLIGHT]
 
     def regroup(self) -> None:

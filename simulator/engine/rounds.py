@@ -219,7 +219,7 @@ class Rounds:
     def _go_on(
         self, nodes: Sequence[Participant], result: Promise, end: Callable[[], None] | None
     ) -> None:
-        """Let nodes go on; `end` is for the last ones of the round."""
+        """Resume nodes; then call `end`, which is given for the last nodes of the round."""
         for node in nodes:
             node.fire(result)
         if end is not None:

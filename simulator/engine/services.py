@@ -32,13 +32,13 @@ class Leaves(Protocol):
     """The part of `Membership` that nodes and groups use.
 
     Attributes:
-        leaving: the workers whose time is up, and that have not left.
+        leaving: the workers whose uptime is over, and that have not left.
     """
 
     leaving: set[int]
 
     def leave(self, rank: int) -> None:
-        """Take worker `rank` down, whose time is up and which has nothing to lose."""
+        """Take down worker `rank`, whose uptime is over and which has nothing to lose."""
         ...
 
 

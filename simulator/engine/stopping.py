@@ -25,8 +25,9 @@ class Stop(Settings):
             1/P.
         gradients: computed gradients; the last one is counted but not applied.
         time: virtual time (s); events of that very instant still take place.
-        accuracy: test accuracy (0 to 1) that every member of an ensemble has had at an evaluation,
-            or has diverged. It needs a second limit, since a run may never reach it.
+        accuracy: test accuracy (0 to 1). It is reached once every member of an ensemble has had it
+            at an evaluation, or has diverged. It needs a second limit, since a run may never reach
+            it.
     """
 
     epochs: Annotated[float, Range(above=0, most=1e6)] | None = None
@@ -146,7 +147,7 @@ def _batch_seconds(cluster: Cluster) -> tuple[float, float]:
 
 
 def _longest_pause(cluster: Cluster) -> float:
-    """The longest time (s) without an event but evaluations that the cluster's settings cause."""
+    """The longest time (s) in which the cluster's settings allow no event except evaluations."""
     network = cluster.network
     pauses = [mean_of(network.latency), mean_of(network.latency_from(-1))]
     for seconds in (cluster.apply_seconds, cluster.receive_seconds, cluster.reply_seconds):
@@ -185,10 +186,11 @@ def first(due: Callable[[int], bool], now: int) -> float:
 
 
 class StoppingCriteria:
-    """The next limit and the next evaluation by counts; an update of a model counts 1 / models.
+    """The next limit and the next evaluation, as counts; an update of one model counts 1 / models.
 
     Attributes:
-        applies, applied: the counts at which the next of them may be due.
+        applies, applied: the counts of updates, and of applied gradients, at which a limit or an
+            evaluation is due next.
     """
 
     def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counters, models: int) -> None:

@@ -71,7 +71,9 @@ class Timers:
         return True
 
     def _useless(self) -> bool:
-        """Whether another timer can have no effect: every worker is gone, or only timers go on."""
+        """Whether a further timer would have no effect: every worker is gone, or only timers are
+        left.
+        """
         if self._all_gone():
             return True
         seen = self._counters.started, self._counters.delivered

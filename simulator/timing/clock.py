@@ -157,7 +157,7 @@ class Clock(Environment):
             super().schedule(event, priority, delay)
 
     def run_to_end(self) -> None:
-        """Process events until the clock is stopped or all that are left are void."""
+        """Process events until the clock is stopped or only void events are left."""
         queue, instant = self._queue, self._instant
         while not self.stopped and (
             len(queue) > self._void or len(queue) + len(instant) > self._void
@@ -298,7 +298,8 @@ class Clock(Environment):
     def at_end_of_instant(self, call: Callable[[], None]) -> None:
         """Call `call()` after all else of this instant.
 
-        Its number is infinite: it uses up none, so that a snapshot changes no order of events.
+        Its sequence number is infinite. It uses up no number, so a snapshot changes no order of
+        events.
         """
         heappush(self._queue, (self._now, LAST, cast(int, inf), self._void_event(call)))
 

@@ -236,7 +236,8 @@ class Message(Verb):
         content: its content.
         left: the moment (s) at which its last byte leaves its sender, once that is known; not set
             on a network without bandwidths.
-        size: in models, where messages take servers time: the rest to receive; 0 for `put`.
+        size: the part that a server has still to receive, in models; 0 after `put`, and where
+            receiving takes servers no time.
         incarnations: the sender's when it was sent, and the receiver's for which it is meant.
         waiting: its callbacks, where a crash can lose it.
     """

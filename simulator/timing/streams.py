@@ -96,7 +96,7 @@ class Seeds(NamedTuple):
     learning: Sequence[int]
 
     def data(self) -> Sequence[int]:
-        """The seeds of the mini-batches: one where all members share theirs, else one a member."""
+        """The seeds of the mini-batches: one that all members share, or else one per member."""
         if len(set(self.learning)) == 1:
             return self.learning[:1]
         return self.learning

@@ -237,7 +237,7 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _decode_table(path: Path, content: bytes) -> str:
-    """The text; of other encodings than Unicode only ASCII counts, which all of them share."""
+    """Decode a table. Other encodings than Unicode are read for ASCII, which they share."""
     try:
         return decode(path, content)
     except UnreadableFileError:
@@ -394,8 +394,8 @@ def has_decimal_commas(owner: str, path: Path, rows: Sequence[Sequence[str]]) ->
 def to_unit(table: ForeignTable, place: int, quantity: str, unit: str | None = None) -> Decimal:
     """The factor from the numbers of a column to seconds, bytes or bytes per second.
 
-    The key `unit` decides, or of bandwidths `bandwidth_unit`, else the unit in the column's name,
-    which a warning then tells; without either numbers are in laggard's own unit.
+    The unit is that of the key `unit` (of a bandwidth, `bandwidth_unit`), or else that in the
+    column's name, which a warning then shows. Without either, numbers are in laggard's own unit.
 
     Raises:
         InvalidSettingError: the key is not a unit or contradicts the name, or the name may mean

@@ -29,8 +29,8 @@ Variation = Annotated[float, Range(least=1e-6, most=100)]
 class Distribution(Protocol):
     """A distribution of durations: exact `mean` and `std` (s), and `draw` of samples `(n,)`.
 
-    Do not store the generator that `draw` gets: it is one object for all workers, which has the
-    state of the calling worker before each draw.
+    Do not store the generator that `draw` gets. All workers share this object, and before each draw
+    it is set to the state of the calling worker.
     """
 
     @property
@@ -127,7 +127,7 @@ BLOCK = 64
 class Durations:
     """The stream of one node's durations: its machine first, then blocks of draws.
 
-    Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
+    Where the law has `of_worker(rank)`, such as a trace with ranks, durations come from that.
     """
 
     __slots__ = ("_block", "_law", "_rank", "_stream")
