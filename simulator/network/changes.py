@@ -75,8 +75,8 @@ class Changes:
     else the row for all nodes. Only rows of a pair change the values of that pair in `links`.
 
     Attributes:
-        rows: of those with the same sender and receiver, no two set a bandwidth, or a latency, at
-            the same time.
+        rows: the changes; no two rows with the same sender and receiver set a bandwidth, or a
+            latency, at the same time.
     """
 
     rows: Sequence[Change] = field(repr=False)
@@ -152,7 +152,7 @@ def overlay(base: StepFunction, layers: Sequence[Sequence[Change]], column: Colu
 
 
 def _value_of_rows(rows: Sequence[Change], column: Column) -> StepFunction:
-    """The value of the row that holds, None between rows."""
+    """The value over time of the row that holds; None between rows."""
     moments, values = list[float](), [None]
     for row in rows:
         if moments and moments[-1] == row.start:  # the row follows the last one without a gap

@@ -49,7 +49,7 @@ def advance(
 
 
 def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
-    """The rows of the messages that end at `now` (s), up to `links.slack`, the last row first."""
+    """The rows of messages that end at `now` (s), to within `links.slack`, the last row first."""
     rows = np.empty(count, np.int64)
     number = 0
     for message in range(count - 1, -1, -1):
@@ -62,7 +62,7 @@ def due(now: float, ulp: float, table: Doubles, count: int) -> Indices:
 
 
 def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
-    """The number of messages over each link, and these messages, link by link, from its start."""
+    """For each link the number of messages and their start; and all messages, ordered by link."""
     hops = routes.shape[1]
     waiting = np.zeros(links, np.int64)
     starts = np.zeros(links + 1, np.int64)

@@ -281,8 +281,8 @@ def go_round(
 ) -> tuple[list[Finish], Tally] | None:
     """As `LockStep`, for steps from each node to the next over equal links: all nodes at once.
 
-    None where that does not tell the order in which nodes go on: several do at one moment, though
-    they have not begun together.
+    None where the times do not determine the order in which nodes go on: several nodes go on at one
+    moment although they have not begun together.
     """
     workers = len(joins)
     ready = np.empty(workers)

@@ -1,6 +1,4 @@
-"""Max-min fairness on a star of messages, in virtual time: they all share one link, and no two of
-them another.
-"""
+"""Max-min fairness, in virtual time, of messages that share one link and no other."""
 
 import math
 from bisect import bisect_left, insort

@@ -111,9 +111,9 @@ class Transport:
     def departure(self, message: Message) -> Verb:
         """The event that fires when the last byte of `message` has left its sender.
 
-        It has then crossed all links, and the latency follows: the departure is in that order of
-        events directly after the arrival, and without a latency it is the arrival. A message that a
-        crash loses counts as departed at once, or in a queue at its scheduled time.
+        It has then crossed all links, and the latency follows. Without a latency, departure and
+        arrival are one event. A message that a crash loses counts as departed at once, or in a
+        queue at its scheduled time.
         """
         latency, beside, _ = self._path(message.sender.rank, message.receiver.rank)
         if self._latencies is None and latency + beside == 0:

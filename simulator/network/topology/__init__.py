@@ -45,9 +45,7 @@ TOPOLOGIES: dict[str, type] = {
 def names_of_topologies(
     own: Topology, links: Callable[[int], Iterable[tuple[int, int]]], workers: int
 ) -> str:
-    """The topologies that join all pairs of `links(workers)`, as `auto or star`; `own` needs no
-    check.
-    """
+    """The names of topologies that join all pairs of `links(workers)`, as `auto or star`."""
     fitting = ["auto"]
     for name in ("star", "ring", "torus", "complete", "exponential"):
         graph = TOPOLOGIES[name]()

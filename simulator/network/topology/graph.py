@@ -99,9 +99,9 @@ class Graph(Peers):
         graph: a generator's name, as `random_regular_graph`.
         arguments: its arguments, by name or in order; where it takes a `seed`, that is 0 unless
             given.
-        file: any form that networkx writes but pickles and DOT; METIS; a square matrix as CSV, .npy
-            or Matrix Market; or edges, two columns, or three with the weight, below names such as
-            `source` and `target` or without names. It may be compressed.
+        file: any form that networkx writes except pickles and DOT; METIS; a square matrix as CSV,
+            .npy or Matrix Market; or edges, two columns, or three with the weight, below names such
+            as `source` and `target` or without names. It may be compressed.
         directed: whether edges have a direction, where neither the generator nor the file
             determines it.
         weight: the edge attribute with the share of its sender's model that goes along it, for the

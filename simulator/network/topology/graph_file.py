@@ -38,7 +38,7 @@ def read_graph(nx: Any, path: Path, directed: bool, weight: str) -> Any:
     Args:
         nx: the module networkx.
         directed: whether edges have a direction, where the file does not say it.
-        weight: the attribute of edges in which numbers of a matrix or a list are kept.
+        weight: the edge attribute that stores the numbers of a matrix or a list.
 
     Raises:
         InvalidSettingError: the file cannot be read, has no known form, or has two.
@@ -77,7 +77,7 @@ def _from_text(nx: Any, path: Path, content: bytes, text: str, directed: bool, w
 def _forms(
     nx: Any, directed: bool, weight: str
 ) -> list[tuple[Callable[[str], Any], Callable[[str], Any]]]:
-    """Forms that tell what they are: whether a text is of the form, and how it is read."""
+    """The forms that a text identifies by its beginning: a test of the text, and its reader."""
     return [
         (re.compile(r"(<.*)?<graphml", re.DOTALL).match, nx.parse_graphml),
         (re.compile(r"(<.*)?<gexf", re.DOTALL).match, _read_gexf(nx)),
@@ -184,7 +184,7 @@ def _from_json(nx: Any, text: str, directed: bool, weight: str) -> Any:
 
 
 def _from_cytoscape(nx: Any, document: Any, directed: bool) -> Any:
-    """The graph of Cytoscape, whose own files lack what networkx wants of each node."""
+    """A graph in JSON of Cytoscape, whose files lack node fields that networkx requires."""
     elements = document["elements"]
     if isinstance(elements, dict):
         elements = [*elements.get("nodes", []), *elements.get("edges", [])]
@@ -199,7 +199,7 @@ def _from_cytoscape(nx: Any, document: Any, directed: bool) -> Any:
 
 
 def _from_json_rows(nx: Any, rows: list[Any], directed: bool, weight: str) -> Any:
-    """A list of edges, or a matrix."""
+    """A graph in JSON lists: edges, or the rows of a matrix."""
     if not rows:
         raise ValueError("an empty list")
     if all(isinstance(row, dict) for row in rows):

@@ -79,7 +79,7 @@ def from_lines(nx: Any, path: Path, content: bytes, text: str, directed: bool, w
 
 
 def _split_rows(path: Path, lines: Sequence[tuple[int, str]]) -> NumberedRows:
-    """The cells of lines without names above them, with decimal points."""
+    """Split lines without a row of column names into cells; decimal commas become points."""
     text = "".join(line for _, line in lines)
     separator = next((sign for sign in "\t;|," if sign in text), SPACE)
     rows = split_lines("Graph", path, lines, separator)
@@ -172,9 +172,10 @@ def _columns_graph(
 
 
 def _rows_of_metis(text: str) -> list[list[str]]:
-    """The words of each line from METIS's first one on, where the line of a node alone is empty.
+    """The words of each line of a METIS file from its header on; a node without neighbours has an
+    empty line.
 
-    Empty lines behind the last node are left out.
+    Comments, and empty lines after the last node, are left out.
     """
     rows = [line.split() for line in LINE_ENDS.split(text) if not line.startswith("%")]
     if not rows[-1]:  # behind the end of the last line
@@ -190,8 +191,8 @@ def _rows_of_metis(text: str) -> list[list[str]]:
 def _is_metis(rows: Sequence[Sequence[str]]) -> bool:
     """Whether lines are METIS's: nodes, edges and a format, then the neighbours of each node.
 
-    Each edge is at both its ends, and nodes count from 1. Edges of other lists are not so, but for
-    those from a node to itself.
+    Each edge is at both its ends, and nodes count from 1. Other lists of edges do not satisfy this,
+    unless every edge is a self-loop.
     """
     header, *lists = rows
     if len(header) not in (2, 3):
@@ -208,14 +209,14 @@ def _is_metis(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _step_of_metis(header: Sequence[str]) -> int:
-    """Numbers for each neighbour: the neighbour, and where edges have weights its weight."""
+    """The count of numbers for each neighbour: 1, or 2 where edges have weights."""
     if METIS_WEIGHTS.get("".join(header[2:])):
         return 2
     return 1
 
 
 def _are_lists_of_neighbours(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether each line that is not empty may be a node, of its own line, with its neighbours."""
+    """Whether each line that is not empty begins with its own node, and lists only such nodes."""
     nodes = [row[0] for row in rows if row]
     return len(set(nodes)) == len(nodes) and {cell for row in rows for cell in row} == set(nodes)
 
@@ -264,7 +265,7 @@ def cells_graph(nx: Any, path: Path, rows: NumberedRows, directed: bool, weight:
 
 
 def _check_first_row(cells: Sequence[Sequence[str]]) -> None:
-    """Refuse two names in the first row that no other row has: they may be those of columns."""
+    """Refuse two names that only the first row has: they may be names of columns."""
     others = {end for row in cells[1:] for end in row[:2]}
     first = cells[0][:2]
     if len(cells) > 1 and not others & set(first):
@@ -330,7 +331,7 @@ def _is_numeric_text(cell: str) -> bool:
 
 
 def _numbers(cells: Sequence[Sequence[str]]) -> Any:
-    """The cells as an array, or None where one is no number."""
+    """The cells as an array; None if a cell is not a number."""
     try:
         return np.array([[float(cell) for cell in row] for row in cells])
     except ValueError:
@@ -338,11 +339,11 @@ def _numbers(cells: Sequence[Sequence[str]]) -> Any:
 
 
 def matrix_graph(nx: Any, matrix: Any, directed: bool, weight: str) -> Any:
-    """The graph with an edge from i to j where row i has a number other than 0 in column j.
+    """The graph with an edge from i to j where the entry in row i and column j is not 0.
 
     Raises:
-        ValueError: the matrix is not square, has other than finite numbers, or is asymmetric where
-            edges have no direction.
+        ValueError: the matrix is not square, has an entry that is not a finite number, or is
+            asymmetric where edges have no direction.
     """
     if matrix is None:
         raise ValueError("a matrix with cells that are no numbers")

@@ -92,8 +92,8 @@ class Among:
     """The part of a topology that joins workers of the given ranks.
 
     Attributes:
-        topology: of all workers.
-        ranks: of those that take part.
+        topology: the topology of all workers.
+        ranks: the ranks that take part.
     """
 
     topology: Topology
@@ -116,7 +116,7 @@ class Among:
         return self.topology.share(sender, receiver, workers)
 
     def check(self, workers: int) -> None:
-        """Accept it: the whole topology has been checked."""
+        """Check nothing: the whole topology has been checked."""
 
     def _among(self, rank: int, peers: Ranks) -> Ranks:
         if rank not in self.ranks:
@@ -175,7 +175,7 @@ def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
 
 
 def _ranks_reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
-    """The ranks that rank 0 reaches, and whether by an even number of edges."""
+    """For each rank that rank 0 reaches, whether it lies an even number of edges away."""
     even, fresh = {0: True}, [0]
     for rank in fresh:
         for peer in neighbours[rank]:
