@@ -42,8 +42,8 @@ class Algorithm(Settings):
         one_schedule: whether the schedule of the learning rate sets times, so that all members of
             an ensemble have the same one.
         recovers: whether servers can crash and return from a checkpoint: a worker announces itself
-            by None, a server answers each of a worker's messages, that one at once, and begins with
-            `node.state` where that is not None.
+            by None; a server answers each message of a worker, an announcement at once; it begins
+            with `node.state` where that is not None.
         SPACE: the settings that `laggard league` tries besides the rates: dotted keys of a config
             and their ranges, as in {"algorithm.local_steps": {"choice": [2, 8]}}.
     """
@@ -101,7 +101,9 @@ class Algorithm(Settings):
 
     @property
     def crash_rule(self) -> CrashRule | None:
-        """The rule after a crash of a method without a server; None if the others wait for ever."""
+        """How a method without a server goes on after a crash; None if the other nodes wait for
+        ever.
+        """
         return None
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:

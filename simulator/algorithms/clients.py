@@ -57,7 +57,7 @@ class ClientAnswer(NamedTuple):
 
     @property
     def staleness(self) -> int:
-        """The updates of the server since it sent the model."""
+        """The number of updates that the server has made since it sent the model."""
         return self.gradients[0].staleness
 
 

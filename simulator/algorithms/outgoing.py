@@ -9,7 +9,7 @@ from laggard.simulator.timing.events import Event, Message, Receive, Verb
 
 
 class Outgoing:
-    """The messages of a worker to servers whose last bytes have not left.
+    """The messages from a worker to servers whose last bytes have not left.
 
     Where its card, or the server's, is slower than the worker, they would pile up, and none would
     ever arrive. So the worker waits before it sends the next, as a socket blocks.
@@ -45,7 +45,7 @@ class Outgoing:
         return receive
 
     def _departure(self) -> Verb | None:
-        """The next departure of the oldest send, where it keeps another one from being sent."""
+        """The next departure to wait for before another send; None if none has to be awaited."""
         while len(self._sends) >= self._limit:
             departures = [departure for departure in self._sends[0] if not departure.fired]
             if departures:

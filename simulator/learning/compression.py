@@ -36,8 +36,8 @@ SHARE_ROUNDING = 1e-9
 def top_k(values: "Tensor", k: int) -> "Tensor":
     """Keep the k numbers of greatest magnitude of each member of `values` `(ensemble, params)`.
 
-    Of equal ones those of the lowest index are kept, so that a member of an ensemble keeps what a
-    run of its own does. k numbers and their indices are sent: 2 k / d models.
+    Among equal magnitudes the lowest indices are kept, so that a member of an ensemble keeps the
+    same numbers as a single run. k numbers and their indices are sent: 2 k / d models.
 
     Example:
         >>> import torch
@@ -248,7 +248,8 @@ class Whole:
         now.
 
         Args:
-            gradient: one of those that made the change; if it is dropped, so was the message.
+            gradient: one of the gradients that made the change; if it was dropped, so was the
+                message.
         """
         return change
 
@@ -279,7 +280,8 @@ class Encoder(Whole):
         """The value that the receivers use for `value` once they have the message.
 
         Args:
-            gradient: one of those of which `value` is made; if it is dropped, so was the message.
+            gradient: one of the gradients that make up `value`; if it was dropped, so was the
+                message.
         """
         if not self._learns:
             return value
@@ -310,7 +312,7 @@ class Encoder(Whole):
         return self.encode(known(change), gradient).value
 
     def _take_back(self) -> None:
-        """Take messages that were dropped back into e; an estimate h has them, as its receivers."""
+        """Add dropped messages back to e. An estimate h keeps them, as its receivers do."""
         dropped = [message for gradient, message in self._sent if gradient.status == DROPPED]
         self._sent = [sent for sent in self._sent if sent[0].status == IN_FLIGHT]
         if not dropped or self._memory is None:

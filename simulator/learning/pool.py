@@ -191,7 +191,7 @@ class GradientPool:
                 del self._background[gradient]
 
     def _evaluate(self, wanted: list[Gradient], others: list[Gradient]) -> None:
-        """Evaluate all, or begin to evaluate them where some can wait."""
+        """Evaluate all: several in the background where the task can, else at once."""
         gradients = wanted + others
         for gradient in gradients:
             if gradient._changes == RELEASED:

@@ -29,7 +29,7 @@ class Promise:
         return evaluate([self])[0]
 
     def evaluate(self, leaves: Sequence[Any]) -> None:
-        """Compute the values of `leaves`, promises without sources, itself among them."""
+        """Compute the values of `leaves`, promises without sources, this one among them."""
         raise NotImplementedError
 
     def __getitem__(self, part: slice) -> "Promise":
@@ -60,7 +60,7 @@ class Derived(Promise):
 
 
 class Later(Derived):
-    """A promise that stands for a later one, so that others can be derived from it before."""
+    """A placeholder for a later promise, from which others can be derived already."""
 
     __slots__ = ()
 

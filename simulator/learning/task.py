@@ -55,7 +55,7 @@ def layers_of(task: "Task") -> Sequence[Layer]:
 
 
 def samples_of(task: "Task", rank: int) -> int:
-    """The samples that worker `rank` learns from; 1 of each where the task has no `samples`."""
+    """The number of samples that worker `rank` learns from; 1 where the task has no `samples`."""
     samples: Callable[[int], int] | None = getattr(task, "samples", None)
     if samples:
         return samples(rank)

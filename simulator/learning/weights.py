@@ -41,7 +41,7 @@ def stamp(weights: "Tensor", owner: Model) -> "Tensor":
 
 
 def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
-    """A model `(ensemble, params)` from slices of its parameters, which keep their stamps."""
+    """A model `(ensemble, params)` from slices of its parameters, with the stamp of each slice."""
     import torch
 
     if len(pieces) == 1:

@@ -54,7 +54,9 @@ class Counters:
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:
-        """Count an update of one model, and resolve its gradients; return those new as applied."""
+        """Count an update of one model, and resolve its gradients; return those that were not
+        applied before.
+        """
         fresh = []
         for gradient in gradients:
             whole = gradient.resolve(APPLIED)

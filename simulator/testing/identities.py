@@ -98,7 +98,7 @@ def check_ensemble(trial: Trial) -> None:
     "arithmetic across members, and ends that one member's NaN brings about",
 )
 def check_divergence(trial: Trial) -> None:
-    """Members beside one that diverges are bit for bit what they are beside one that does not."""
+    """A member that diverges changes no bit of the other members."""
     first, _, last = MEMBER_RATES
     rates = trial.with_rates(first, 1e200, last)
     diverging = trial.run(rates, learning_seeds=trial.learning_seeds)
@@ -115,7 +115,9 @@ def check_divergence(trial: Trial) -> None:
     ),
 )
 def check_deferral(trial: Trial) -> None:
-    """Gradients are equal, evaluated when first needed, when they start, or one by one."""
+    """Gradients are equal whether they are evaluated when first needed, at their start or one by
+    one.
+    """
     deferred = trial.outcome
     who = "evaluation when a value is needed and when a gradient starts"
     _expect_equal(deferred, trial.run(defer=False), who)
@@ -199,7 +201,7 @@ def check_reads(trial: Trial) -> None:
 def check_ties(trial: Trial) -> bool | None:
     """Where all workers end together, memory addresses and evaluations do not change a run.
 
-    False where the method refuses such workers, as one that was given the law of their times does.
+    False where the method refuses such workers, for example because it was given another law.
 
     The order of workers in a tie is not part of the identity: an exchange of two workers may change
     a run, since a ring has neighbours and a warm start has a first replica.

@@ -182,7 +182,7 @@ class Trial:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """One run, which several identities look at."""
+        """One run; several identities use it."""
         return self.run()
 
     @property
@@ -192,19 +192,19 @@ class Trial:
 
     @cached_property
     def ensemble(self) -> Outcome:
-        """One run of a member for each of `MEMBER_RATES`, which several identities look at."""
+        """One run with a member for each rate in `MEMBER_RATES`; several identities use it."""
         return self.run(self.with_rates(*MEMBER_RATES), learning_seeds=self.learning_seeds)
 
     @property
     def slices(self) -> int:
-        """The number of slices of the model, on a node each; a gradient may have a row for each."""
+        """The number of nodes with a slice of the model; a gradient may have a row for each."""
         params = self.task.start([self.seed]).shape[1]
         algorithm = self.make(self.rule)
         slices = algorithm.slices(self.cluster.workers, params, layers_of(self.task))
         return max(1, len(slices))
 
     def with_rates(self, *rates: float) -> Rule:
-        """The rule with its learning rate times each of `rates`, a member each."""
+        """The rule with one member per rate: its learning rate times each of `rates`."""
         lr = self.rule.lr
         if not isinstance(lr, float):
             lr = TRIAL_RATE

@@ -15,7 +15,7 @@ def next_in_rank(rank: int, workers: int) -> Sequence[int]:
 
 
 def shift(by: int, workers: int, rank: Any) -> Any:
-    """The rank, or ranks, `by` places on."""
+    """The rank, or ranks, `by` places further on."""
     return (rank + by) % workers
 
 

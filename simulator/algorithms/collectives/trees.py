@@ -143,8 +143,8 @@ def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> P
 
 
 def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
-    """`phases` on the cube, with a phase before that sums each pair, and one after that sends the
-    whole sum to the other of the pair.
+    """`phases` on the cube, with a phase before them that sums each pair, and a phase after that
+    sends the whole sum to the other node of the pair.
     """
     pairs = {2 * pair: 2 * pair + 1 for pair in range(extras(workers))}
     if not pairs:
@@ -158,9 +158,7 @@ def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
 
 
 def partners(rank: int, workers: int) -> Sequence[int]:
-    """The ranks to which a node sends: its neighbours on the cube, and the other one of its
-    pair.
-    """
+    """The ranks to which a node sends: its neighbours on the cube, and its partner in a pair."""
     place = place_of(rank, workers)
     if place is None:
         return [rank + 1]
@@ -169,7 +167,7 @@ def partners(rank: int, workers: int) -> Sequence[int]:
 
 
 def distances(workers: int) -> Sequence[int]:
-    """1, 2, 4, ...: how far away a node's neighbours on the cube are."""
+    """The distances 1, 2, 4, ... from a node to its neighbours on the cube."""
     return [1 << bit for bit in range(workers.bit_length() - 1)]
 
 

@@ -1,4 +1,4 @@
-"""Asynchronous DiLoCo: each worker's local steps make an outer step as they arrive."""
+"""Asynchronous DiLoCo: the local steps of each worker make an outer step on arrival."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,7 +59,7 @@ class AsyncDiLoCo(Compressing):
         spread: c, the part of the momentum's step that each of the other arrivals makes.
         staleness_weight: the factor by which staleness lowers a change.
         dynamic_steps: whether slow workers make fewer steps.
-        least_steps: the fewest that a slow worker makes.
+        least_steps: the fewest local steps that a slow worker makes.
         grace: seconds after an arrival in which others may arrive before any of them is answered.
         heloco: the outer step of HeLoCo in place of the delayed momentum's.
         cgad: the outer step of CGAD, an Adam in which late changes count less.

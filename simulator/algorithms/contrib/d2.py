@@ -1,4 +1,4 @@
-"""D2: decentralised SGD that corrects each node by the sum of all changes by averages."""
+"""D2: decentralised SGD that corrects each node by all that averaging has changed of its model."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -16,7 +16,7 @@ from laggard.simulator.network.mixing import ROUNDING, matrix, mixing
 
 @dataclass(frozen=True)
 class D2(Averaging):
-    """D2: decentralised SGD that corrects each node by the sum of all changes by averages.
+    """D2: decentralised SGD that corrects each node by all that averaging has changed of its model.
 
         x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j')),    x_j', lr' of the step before
 

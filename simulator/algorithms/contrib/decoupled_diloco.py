@@ -67,7 +67,7 @@ class Fragment:
     due: float = math.inf
 
     def take(self, learner: int, push: Push) -> None:
-        """Take a push, in place of an earlier one of that learner; drop one that is too late."""
+        """Store a push in place of an earlier one of that learner; drop a push that is too late."""
         if push.merges < self.merges:
             for gradient in push.gradients:
                 gradient.drop()
@@ -121,8 +121,8 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
         keep: the share of its own fragment that a learner keeps.
         outer_lr, outer_momentum: the learning rate and the momentum of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
-        outstanding: pushes of a learner whose bytes may still have to leave it; before the next it
-            waits.
+        outstanding: pushes of a learner whose bytes may still have to leave it; before the next
+            push it waits.
     """
 
     rule: Rule

@@ -100,7 +100,7 @@ class PresentWeights(CompressingServer):
                 gathered, counts = [], {}
 
     def is_enough(self, counts: Mapping[int, int], workers: int) -> bool:
-        """Whether so many gathered gradients, by worker, make an update."""
+        """Whether these numbers of gathered gradients, by worker, make an update."""
         raise NotImplementedError
 
     def contributions(self, gathered: Sequence[Gradient]) -> Sequence[GradientPromise]:
@@ -111,7 +111,7 @@ class PresentWeights(CompressingServer):
 @dataclass(frozen=True)
 class KBatchSync(PresentWeights):
     """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
-    others are cancelled.
+    the other mini-batches are cancelled.
 
         w <- w - lr (1/K) sum_k g_k(w)
 

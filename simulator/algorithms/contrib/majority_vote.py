@@ -33,13 +33,14 @@ def signs_of(values: "Tensor") -> "Tensor":
 
 
 def vote(signs: "Sequence[Tensor]") -> "Tensor":
-    """The sign of most workers, for each parameter."""
+    """The sign of the majority of workers, for each parameter."""
     return signs_of(total(signs))
 
 
 @dataclass(frozen=True)
 class MajorityVote(Algorithm):
-    """SignSGD with majority vote: workers send signs, and the model moves by those of most.
+    """SignSGD with majority vote: workers send signs, and the model moves by the sign of the
+    majority.
 
         m_i <- beta m_i + (1 - beta) g_i(w);    w <- w - lr sign(sum_i sign(m_i))
 

@@ -20,7 +20,7 @@ from laggard.simulator.timing.events import Event, Message, with_list
 @dataclass(frozen=True)
 class P3(Sharded, Sliced):
     """Priority-based parameter propagation: slices of the front layers go first, and a layer waits
-    only for its own.
+    only for its own slices.
 
         w <- w - lr (1/P) sum_i g_i(w)
 

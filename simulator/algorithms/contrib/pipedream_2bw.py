@@ -13,8 +13,8 @@ from laggard.simulator.errors import InvalidSettingError, PositiveInt
 
 @dataclass(frozen=True)
 class PipeDream2BW(Pipeline):
-    """PipeDream-2BW: two versions of the weights, and M micro-batches an update, which is late by
-    one on every stage.
+    """PipeDream-2BW: two versions of the weights, and M micro-batches per update, whose gradients
+    are late by one update on every stage.
 
         w_{t+1} = w_t - lr (1/M) sum_m g_m(w_{t-1})
 

@@ -78,7 +78,7 @@ class PowerSGD(Reducing):
             node.apply(weights, [gradient], state)
 
     def sum(self, node: Node, value: Promise, width: int | None, number: int) -> Reduction:
-        """The sum number `number` of a step, of all nodes' values `(ensemble, width)`.
+        """The sum of all nodes' values `(ensemble, width)` in all-reduce `number` of a step.
 
         Args:
             width: None for all parameters.

@@ -1,4 +1,4 @@
-"""RelaySGD: nodes of a tree relay sums of models, so that all count equally, late by distance."""
+"""RelaySGD: nodes of a tree relay sums of models; all count equally, with a delay by distance."""
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Sums = dict[int, "tuple[Tensor, int]"]
 
 @dataclass(frozen=True)
 class RelaySGD(Algorithm):
-    """RelaySGD: nodes of a tree relay sums of models, so that all count equally, late by distance.
+    """RelaySGD: nodes of a tree relay sums of models; all count equally, with a delay by distance.
 
         h_i = x_i - lr g_i(x_i);    m_ij = h_i + sum_(k != j) m_ki;
         x_i <- (h_i + sum_j m_ji + missing x_i(0)) / P
@@ -84,7 +84,7 @@ class RelaySGD(Algorithm):
 
 
 def add_received(weights: "Tensor", received: Sums) -> "tuple[Tensor, int]":
-    """The sum of a model `(ensemble, params)` and of those received, and their number."""
+    """The sum of a model `(ensemble, params)` and the received models, and their number."""
     number = 1
     for other, others in received.values():
         weights, number = weights + other, number + others

@@ -1,8 +1,8 @@
 """A step of Adam in two loops, which `compiled_adam` compiles.
 
-Each operation rounds as the one of torch that it replaces, in the same order, and none are
-contracted, so that the bits are the same. All arrays are float32 of one member, `(params,)`. Those
-that are written share no memory with those that are read: else loops would not be vectorised.
+Each operation rounds like torch's, in the same order, and none are contracted, so that the bits are
+the same. All arrays are float32 of one member, `(params,)`. Written arrays share no memory with
+read ones; otherwise loops would not be vectorised.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def update_means(
 
 
 def divide_by_roots(first: Entries, numbers: Entries, roots: Entries) -> None:
-    """The change of the weights, which takes the place of `roots`, those of the mean of g^2.
+    """Write the change of the weights over `roots`, the square roots of the mean of g^2.
 
     Args:
         numbers: -lr / (1 - beta1^t), sqrt(1 - beta2^t) and eps.

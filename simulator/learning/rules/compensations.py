@@ -18,13 +18,13 @@ class DCASGDc(Uncompensated):
 
         g <- g + strength g*g*(w - w_read)
 
-    where w_read are the weights the gradient was taken at (that worker's backup). With strength 0
-    it is plain ASGD.
+    where w_read are the weights at which the gradient was taken (that worker's backup). With
+    strength 0 it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
 
     Attributes:
-        strength: lambda, of the correction.
+        strength: lambda, the weight of the correction.
     """
 
     strength: NonNegativeScalar = 0.04
@@ -48,8 +48,8 @@ class DCASGDa(Uncompensated):
     paper has one s; one per worker is what its authors' code has (Multiverso, dcasgda_updater.h).
 
     Attributes:
-        strength: lambda_0, of the correction.
-        decay: m, of the running mean of squared gradients.
+        strength: lambda_0, the weight of the correction.
+        decay: m, the decay factor of the running mean of squared gradients.
     """
 
     strength: NonNegativeScalar = 2.0

@@ -170,13 +170,15 @@ def places_of(shapes: ParameterShapes) -> Iterator[tuple[str, slice]]:
 
 
 def hidden_matrices(shapes: ParameterShapes) -> Sequence[str]:
-    """The names of a model's matrices but for embeddings and the last one, which makes outputs."""
+    """The names of a model's matrices except embeddings and the last one, for the outputs."""
     matrices = [name for name, shape in shapes.items() if len(shape) > 1 and "embed" not in name]
     return matrices[:-1]
 
 
 def orthogonal(matrices: "Tensor") -> "Tensor":
-    """Matrices `(ensemble, n, m)` with singular values near 1 and the singular vectors of these."""
+    """Matrices with singular values near 1 and the singular vectors of `matrices` `(ensemble, n,
+    m)`.
+    """
     size = matrices.norm(dim=(1, 2), keepdim=True)
     x: Tensor = matrices / size.clamp(min=LEAST_NORM)
     is_tall = x.shape[1] > x.shape[2]
