@@ -16,7 +16,7 @@ WATCHED = 0.5  # seconds between two checks that the parent of a worker process 
 
 
 def shorten_warnings() -> None:
-    """Print a warning as one line from now on, without its place in the code, and each text once.
+    """Print each warning as one line from now on, without its place in the code, and only once.
 
     The parts of a config are built several times, and each time their files may be read. Python's
     own "once" forgets what it has shown whenever a library changes the filters for a moment.
@@ -34,7 +34,7 @@ def shorten_warnings() -> None:
 
 
 def block_signals() -> None:
-    """Have Ctrl-C and SIGTERM wait for ever. While Python exits, they would kill it in silence."""
+    """Block Ctrl-C and SIGTERM for good. While Python exits, they would kill it silently."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
@@ -50,7 +50,7 @@ def leave(number: int, _: object = None) -> NoReturn:
 
 def start_worker(parent: int) -> None:
     """Have this process ignore Ctrl-C, print warnings as the command does, and exit once the
-    process `parent` has.
+    process `parent` has exited.
     """
     import threading
     import time

@@ -58,7 +58,7 @@ def compile_cached(text: str, compile_entries: Callable[[ModuleType], Result]) -
 
 
 def compile_functions(module: ModuleType, signatures: Mapping[str, str]) -> ModuleType:
-    """Compile functions of a module, each for the types of one signature and for no others.
+    """Compile functions of a module, each for the types of its signature only.
 
     Args:
         signatures: the name of a function -> the types of its arguments, as numba writes them.
@@ -73,10 +73,10 @@ def compile_functions(module: ModuleType, signatures: Mapping[str, str]) -> Modu
 
 
 def _compile_once(text: str, compile_entries: Callable[[ModuleType], Result]) -> Result:
-    """As `compile_cached`, in files.
+    """Do the work of `compile_cached` in files.
 
-    numba executes whatever its files hold. So a file beside them, the seal, has their hash, and
-    files without it are removed: they are damaged, or of a process that was killed.
+    numba executes whatever its files hold. So a file beside them, the seal, has their hash. Files
+    without a valid seal are removed: they are damaged, or left by a killed process.
     """
     from filelock import FileLock
 
@@ -112,7 +112,7 @@ def _cached_files(path: Path) -> list[Path]:
 
 
 def execute_source(text: str, path: Path | None = None) -> ModuleType:
-    """The module of a source; numba keeps what it compiles beside `path`, if any."""
+    """Execute a source as a module; numba stores what it compiles beside `path`, if any."""
     name = "laggard_compiled" if path is None else path.stem
     module = ModuleType(name)
     module.__dict__["CACHED"] = path is not None

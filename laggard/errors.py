@@ -52,7 +52,7 @@ def members_of(kind: type) -> list[str]:
 
 
 def lacks(value: Any, member: str) -> bool:
-    """Whether an object has no such member; properties are not computed."""
+    """Whether an object lacks a member; properties are not computed."""
     for base in type(value).__mro__:
         if member in vars(base):
             # a class whose objects can be compared but not hashed has `__hash__ = None`

@@ -43,7 +43,7 @@ class CpuBudget:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Raise `TimeoutError` within the context once the seconds are used up."""
+        """Raise `TimeoutError` in the context once the seconds are used up."""
         if self.left <= 0:
             raise TimeoutError
 

@@ -59,10 +59,10 @@ def multiply(one: "Tensor", other: "Tensor | float") -> "Tensor":
 
 
 def release_freed(entries: int) -> None:
-    """Give the memory that was freed back to the system, after a run of models of `entries` entries.
+    """Give freed memory back to the system, after a run of models of `entries` entries.
 
-    Models that cycles of objects hold are freed first. Both take tens of milliseconds, which a run
-    of small models does not repay.
+    Models in reference cycles are freed first. Both take tens of milliseconds, which does not pay
+    after a run of small models.
     """
     if entries < MIN_LARGE or not sys.platform.startswith("linux"):
         return

@@ -88,7 +88,7 @@ def unit_named(text: str, quantity: str) -> Unit | None:
 
 
 def _data_unit(text: str, quantity: str) -> Unit | None:
-    """The unit of a size or a bandwidth; `/s` may be left out of a bandwidth."""
+    """The unit of a size or a bandwidth; a bandwidth may omit `/s`."""
     match = DATA_UNIT.fullmatch(text)
     if match is None or (quantity == "size" and match["second"]) or quantity == "speed":
         return None

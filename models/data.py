@@ -155,9 +155,10 @@ class Dataset:
         return tuple(self.train_y.shape[1:])
 
     def hold_out(self, share: float) -> "Dataset":
-        """The set with a random part of its training samples in place of its test samples.
+        """A data set whose test samples are a random part of the training samples, held out of
+        them.
 
-        The test samples are left for the runs that report. The part is the same in every run.
+        The real test samples are left for the runs that report. The part is the same in every run.
 
         Args:
             share: of the training samples, from 0 to 1; `count_held_out` are taken.
@@ -207,7 +208,7 @@ def count_held_out(samples: int, share: float) -> int:
 
 
 def _detached(data: Any) -> Any:
-    """`data`, of a tensor the numbers without their graph, in a type that numpy has."""
+    """`data` for numpy: a tensor is detached from its graph, and cast to a type that numpy has."""
     import torch
 
     if not isinstance(data, torch.Tensor):
@@ -220,7 +221,7 @@ def _real_numbers(key: str, data: Any) -> np.ndarray:
     """Inputs as an array of real numbers.
 
     Raises:
-        ValueError: they are no real numbers, some are masked, or the matrix is sparse.
+        ValueError: inputs are not real numbers, some are masked, or the matrix is sparse.
     """
     if hasattr(data, "toarray"):
         raise ValueError(f"{key}: expected a dense array, got a sparse matrix: use its toarray()")
@@ -263,7 +264,7 @@ def check_samples(data: Dataset) -> None:
 
 
 def _check_classes(key: str, labels: "Tensor", classes: int) -> None:
-    """Refuse labels that are no classes below `classes`, in a type that torch's losses take."""
+    """Refuse labels other than classes below `classes`, in a type that torch's losses take."""
     import torch
 
     if labels.dtype not in (torch.int64, torch.uint8):
@@ -277,7 +278,7 @@ def _check_classes(key: str, labels: "Tensor", classes: int) -> None:
 
 
 def _check_inputs(inputs: "Sequence[Tensor]", keys: Sequence[str] = ("x", "test_x")) -> None:
-    """Refuse inputs of a data set, to train and to test, that are not of one shape and finite."""
+    """Refuse training and test inputs that differ in shape or are not finite."""
     for key, x in zip(keys, inputs, strict=True):
         if x.ndim < 2 or not len(x):
             raise ValueError(f"{key}: expected (samples, ...), got the shape {tuple(x.shape)}")
@@ -290,7 +291,7 @@ def _check_inputs(inputs: "Sequence[Tensor]", keys: Sequence[str] = ("x", "test_
 
 
 def _check_labels(inputs: "Sequence[Tensor]", labels: Sequence[np.ndarray], kind: LabelKind) -> int:
-    """The number of classes, 1 of numbers; refuses labels that do not fit their inputs or `kind`."""
+    """The number of classes, 1 for numbers; refuses labels that do not fit the inputs or `kind`."""
     if kind not in get_args(LabelKind):
         raise ValueError(f"labels: expected one of {', '.join(get_args(LabelKind))}, got {kind!r}")
     train, test = labels

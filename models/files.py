@@ -213,7 +213,7 @@ def _without_byte_order_mark(file: str, content: bytes) -> bytes:
 
 
 def _first_other_line(content: bytes) -> str | None:
-    """The first line that is not in the format of libsvm, and its number; None if all are."""
+    """The first line that is not in the format of libsvm, and its number; None if there is none."""
     for number, line in enumerate(content.split(b"\n"), 1):
         text = line.decode("latin-1")
         if LIBSVM_LINE.fullmatch(text) is None:
@@ -376,7 +376,7 @@ def _read_labels(key: str, file: str, samples: int, first_label: int) -> np.ndar
 
 
 def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted indices of test and training samples: the first of an `order`, and the others."""
+    """The sorted indices of test and training samples: the first ones in `order`, and the rest."""
     if not 0 < share < 1:
         raise ValueError(f"test_share = {share}: expected a number > 0 and < 1")
     tests = min(max(round(share * samples), 1), samples - 1)
@@ -384,5 +384,5 @@ def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarra
 
 
 def wrong_file(key: str, file: str | Path, expected: str, got: str) -> ValueError:
-    """The error of a file, named by the config key `key`, with another content than expected."""
+    """The error of a file, named by the config key `key`, whose content is not as expected."""
     return ValueError(f"{key} = {file} with {got}: expected {expected}")

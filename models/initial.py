@@ -58,7 +58,7 @@ def count_initial(file: str, params: int, shapes: Callable[[], Shapes]) -> int:
 
     Args:
         params: the number of parameters of the model.
-        shapes: gives the shapes of its parameters by name; no shapes where they have no names.
+        shapes: returns the shapes of its parameters by name; empty where parameters have no names.
 
     Raises:
         ValueError: the file holds neither, or another model.

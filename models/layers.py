@@ -16,7 +16,8 @@ class Layer(NamedTuple):
         name: its name in a cut.
         params: entries of the parameter vector; the layers' follow each other.
         activations: numbers that one mini-batch sends on to the next layer.
-        work: multiplications of one forward pass of a sample, or its outputs where there are none.
+        work: multiplications in the forward pass of one sample; the number of outputs for a layer
+            without any.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Description(NamedTuple):
         layers: the layers of its module, with the activations of one sample.
         labels: the shape of the labels that it predicts, `()` or `(positions,)`.
         unfolds: whether the backend `unfold` can take it.
-        least: samples that a mini-batch has at least: 2 under batch normalisation.
+        least: the least size of a mini-batch: 2 under batch normalisation.
     """
 
     layers: list[Layer]
@@ -59,7 +60,7 @@ def pointwise(name: str, outputs: int, params: int = 0) -> Layer:
 
 
 def merge(name: str, parts: Sequence[Layer]) -> Layer:
-    """Layers that follow each other as one."""
+    """Merge consecutive layers into one."""
     return Layer(
         name,
         sum(part.params for part in parts),

@@ -66,10 +66,10 @@ def femnist(file: str, test_file: str) -> Dataset:
 def leaf(file: str, test_file: str, shape: str = "") -> Dataset:
     """Samples of users in LEAF's JSON: numbers with a class each, or texts with a next character.
 
-    Numbers are taken as they are; labels are whole numbers from 0. Texts have one length, as
-    Shakespeare's 80 characters: each character is an input whose label is the next one, the last
-    one's being the label in the file; classes are all characters in order of their code points.
-    The writers of `partition: by_writer` are the users.
+    Numbers are taken as they are; labels are whole numbers from 0. Texts have one length, such as
+    Shakespeare's 80 characters. Each character is an input, and the next character its label; the
+    last label is that of the file. Classes are all characters in order of their code points. The
+    writers of `partition: by_writer` are the users.
 
     Args:
         file: LEAF's JSON of training samples, or a folder of such files.
@@ -146,7 +146,7 @@ def _sizes_in(shape: str) -> tuple[int, ...]:
 
 
 def _join_users(train: Sequence[User], test: Sequence[User], classes: int) -> Samples:
-    """The samples of all users, in order, with the numbers of those that train."""
+    """The samples of all users, in order, with the user's number for each training sample."""
     numbers: dict[str, int] = {}  # numbers of users, who may be in several files
     writers = []
     for user in train:
@@ -160,7 +160,7 @@ def _join_users(train: Sequence[User], test: Sequence[User], classes: int) -> Sa
 
 
 def _texts(train: Sequence[User], test: Sequence[User]) -> Samples:
-    """Texts as numbers of characters, `(samples, positions)`, and the next ones as labels."""
+    """Texts as indices of characters `(samples, positions)`, and the next characters as labels."""
     samples = _join_users(train, test, 0)
     length = samples.x.dtype.itemsize // 4  # numpy's strings have four bytes a character
     inputs = np.ascontiguousarray(samples.x).view(np.uint32).reshape(-1, length)
@@ -187,7 +187,7 @@ def _check_alike(users: Sequence[User]) -> np.ndarray:
 
 
 def _fill_empty_user(user: User, inputs: np.ndarray) -> User:
-    """`user`, whose inputs have the shape and type of `inputs`, also where there are none."""
+    """`user`; without samples, with empty inputs of the shape and type of `inputs`."""
     if len(user.y):
         return user
     labels = "U1" if inputs.dtype.kind == "U" else "int64"
@@ -247,7 +247,7 @@ def _read_document(key: str, file: Path) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; of a repeated key, Python would take the last value."""
+    """A JSON object; a repeated key is refused, since Python would take its last value."""
     document = dict(pairs)
     if len(document) < len(pairs):
         key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
@@ -256,7 +256,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _sample_counts(key: str, file: Path, document: Any) -> dict[str, int]:
-    """The number of samples of each user, as the file says it apart from their data.
+    """The number of samples of each user, as the file lists it beside the data.
 
     Raises:
         ValueError: its lists of users, data and counts contradict each other; names the user.

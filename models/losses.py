@@ -36,7 +36,7 @@ class Objective:
             raise ValueError(f"regularizer = {self.regularizer}: expected a finite number >= 0")
 
     def check_label_kind(self, label_kind: LabelKind) -> None:
-        """Raise `ValueError` unless the loss is for labels of `label_kind`."""
+        """Raise `ValueError` unless the loss takes labels of `label_kind`."""
         if label_kind == self.label_kind:
             return
         names = {objective: name for name, objective in OBJECTIVES.items()}
@@ -163,9 +163,9 @@ class MeanSquaredLoss(Objective):
 class BinaryLoss(Objective):
     """Binary cross entropy of an output for each class, for labels that are sets of classes.
 
-    loss = mean_k log(1 + exp(-s_k o_k)) with s_k = 1 for a class k of the set and -1 for another.
-    A class is predicted where its output is positive. A sample is right where the whole set is:
-    the subset accuracy. `torch.nn.BCEWithLogitsLoss`.
+    loss = mean_k log(1 + exp(-s_k o_k)) with s_k = 1 for a class k of the set and -1 for another. A
+    class is predicted if its output is positive. A sample is right if its whole set is: the subset
+    accuracy. `torch.nn.BCEWithLogitsLoss`.
     """
 
     label_kind: ClassVar[LabelKind] = "sets"
@@ -184,9 +184,9 @@ def check_scalar(name: str, loss: "Loss", outputs: "Tensor", labels: "Tensor") -
     """Check that a loss is a scalar and has a gradient.
 
     Args:
-        name: of the loss, for the error.
-        outputs: of a few samples, `(batch, classes)`, or `(batch, positions, classes)`.
-        labels: of these samples.
+        name: the name of the loss, for the error.
+        outputs: the outputs of a few samples, `(batch, classes)`, or `(batch, positions, classes)`.
+        labels: the labels of these samples.
 
     Raises:
         ValueError: it is no scalar tensor, or has no gradient.

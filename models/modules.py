@@ -116,7 +116,7 @@ class Attention(nn.Module):
 
 
 class Draws:
-    """The state of the masks in one forward pass.
+    """The state of the dropout masks in one forward pass.
 
     Attributes:
         key: an integer of 64 bits, a tensor `()`; None in evaluations, which drop nothing.
@@ -138,7 +138,7 @@ class Dropout(nn.Module):
     Args:
         p: the probability that a number, or a channel, is dropped.
         spatial: the number of last dimensions that share an entry of the mask: those of a channel.
-        draws: shared by all layers of a network.
+        draws: the state of the masks, shared by all layers of a network.
 
     Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;
     Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, figure 16.
@@ -230,21 +230,21 @@ def key_of(drawn: Tensor) -> Tensor:
 def split_mix(seed: Tensor, count: int) -> Tensor:
     """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`.
 
-    With `count` seeds `(count,)`, entry i is of the i-th seed's sequence.
+    With `count` seeds `(count,)`, entry i comes from the sequence of the i-th seed.
     """
     steps = torch.arange(1, count + 1, device=seed.device)
     return mix(seed + signed(GAMMA) * steps)
 
 
 def mix(numbers: Tensor) -> Tensor:
-    """The finaliser of SplitMix64, on 64 bits that torch takes for signed."""
+    """The finaliser of SplitMix64, on unsigned 64 bits in a signed tensor."""
     numbers = (numbers ^ _shift(numbers, 30)) * signed(FIRST)
     numbers = (numbers ^ _shift(numbers, 27)) * signed(SECOND)
     return numbers ^ _shift(numbers, 31)
 
 
 def signed(number: int) -> int:
-    """The low 64 bits of `number`, as those of a signed one."""
+    """The low 64 bits of `number`, as a signed integer."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

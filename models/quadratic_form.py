@@ -107,8 +107,8 @@ class QuadraticForm(ABC):
         return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in numbers]
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> "Iterator[Any]":
-        """The endless mini-batches of worker `rank`; the noise is `(ensemble, params)` from several
-        generators.
+        """The endless mini-batches of worker `rank`; with several generators the noise is
+        `(ensemble, params)`.
 
         Raises:
             ValueError: workers differ, and there is none of this rank.
@@ -199,7 +199,7 @@ class QuadraticForm(ABC):
 
     @cached_property
     def _shifts(self) -> np.ndarray:
-        """c_i: a row for each worker, or one of 0 for all; of one number where that holds for all
+        """c_i: a row for each worker, or one row of 0. A row has one number where it holds for all
         coordinates.
         """
         rows = self.shift or [0.0] * max(1, self.workers)

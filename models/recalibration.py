@@ -16,7 +16,7 @@ CALIBRATED = 1024
 
 
 def batch_norms(module: nn.Module) -> dict[str, _BatchNorm]:
-    """Layers of batch normalisation by name, without constant ones in evaluation mode."""
+    """The layers of batch normalisation by name, except those fixed in evaluation mode."""
     return {
         name: layer
         for name, layer in module.named_modules()
@@ -65,7 +65,7 @@ class Recalibrated:
 
 
 class BatchStatistics(nn.Module):
-    """A module from a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`.
+    """A module that maps a sample `(1, batches, batch, ...)` to its statistics `(1, statistics)`.
 
     The whole sample is one input of a backend, since backends split between inputs. The order is
     that of `WithStatistics`.

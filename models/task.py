@@ -199,7 +199,7 @@ class Supervised:
         return len(self._shard(rank))
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Gradients, shaped as `weights` `(k, ensemble, params)`, and losses `(k, ensemble)`."""
+        """Gradients, shaped like `weights` `(k, ensemble, params)`, and losses `(k, ensemble)`."""
         models = weights.shape[:2]
         rows = weights.flatten(0, 1)
         index = self._indices(batches, *models)
@@ -241,7 +241,7 @@ class Supervised:
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) of models on the test set, each `(ensemble,)`.
 
-        There is no accuracy of numbers. Of sets it is the share of those that are wholly right.
+        Numbers have no accuracy. The accuracy of sets is the share that is wholly right.
         """
         outputs = self._outputs(weights, self._data.test_x)
         targets = self._data.test_y
@@ -330,7 +330,7 @@ def _check_parts(
 def _make_shards(
     partition: Partition, dataset: Dataset, workers: int | None, seed: int
 ) -> list[np.ndarray]:
-    """Shards as 32-bit indices, since a thousand workers may hold a permutation each."""
+    """Shards as 32-bit indices, to save memory: a thousand workers may hold a permutation each."""
     if isinstance(partition, Iid):
         workers = 1
     if workers is None:
@@ -347,7 +347,7 @@ def _make_shards(
 
 
 def _draw_batches(shard: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Permutations of `shard`, one after the other, cut into pieces of `size`."""
+    """Mini-batches of `size` from one permutation of `shard` after another."""
     rest = shard[:0]
     while True:
         while len(rest) < size:

@@ -134,8 +134,8 @@ def make_variants(
 ) -> tuple[Indexable, Indexable, int]:
     """All variants of inputs `x` and labels `y`, and the number of variants of a sample.
 
-    Where a network `drops`, each variant by `augment` has 2^32 draws, or as many as 64 bits allow,
-    and an input is a pair of values and draw.
+    Where a network `drops`, each augmented variant has 2^32 dropout draws, or as many as 64 bits
+    allow, and an input is a pair of values and draw.
 
     Raises:
         ValueError: the inputs cannot be augmented.

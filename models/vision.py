@@ -79,7 +79,8 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
     Args:
         network: the classifier's name in torchvision, such as `resnet50` or `vgg16`.
         image: height and width of an image, in pixels.
-        batch: images in a mini-batch, whose activations a layer has; its work is that of one image.
+        batch: images in a mini-batch; a layer's activations are those of the mini-batch, its work
+            that of one image.
 
     Raises:
         ValueError: torchvision has no such classifier, or it takes no image of this size.
@@ -116,7 +117,7 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
 
 
 def make_classifier(network: str, classes: int, dropout: bool = False) -> "nn.Module":
-    """A classifier of torchvision without stochastic depth, and with its `dropout` or none.
+    """A classifier of torchvision without stochastic depth; its dropout is kept if `dropout`.
 
     Raises:
         ValueError: torchvision has no such classifier.

@@ -19,20 +19,20 @@ ON_CPU = 256  # models in a piece on a CPU
 
 
 class CudaMemory:
-    """The memory of a GPU in bytes, of which torch reserves some that it does not use."""
+    """The memory of a GPU in bytes; torch reserves some that it does not use."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def free(self) -> int:
-        """The free memory, with what is reserved but unused."""
+        """The free memory, including memory that torch has reserved but does not use."""
         unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(
             self._device
         )
         return int(torch.cuda.mem_get_info(self._device)[0]) + unused
 
     def peak(self, call: Callable[[], T]) -> tuple[T, int]:
-        """The result of `call`, and the memory that it took at its peak."""
+        """The result of `call`, and its peak memory."""
         torch.cuda.reset_peak_memory_stats(self._device)
         before = torch.cuda.memory_allocated(self._device)
         answer = call()

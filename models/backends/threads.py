@@ -73,7 +73,7 @@ class Threads:
         self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
     def arithmetic(self, x: Indexable) -> str:
-        """A description of the code that computes gradients of samples `x`; it compiles the
+        """A description of the code that computes gradients of samples `x`. The call compiles the
         network.
         """
         return self._network.arithmetic(tensor_of(x))
@@ -163,9 +163,7 @@ class Threads:
 
 
 def _leave_out_lost(last: Tensor, gradients: Tensor, losses: Tensor) -> Sequence[int]:
-    """The rows to be computed, by the `last` weight of each model; those of models that have
-    diverged are set to NaN.
-    """
+    """The rows to be computed; those of diverged models, whose `last` weight is NaN, become NaN."""
     lost = last.isnan()  # a loss that is NaN makes it so, as that of the output's bias
     if not lost.any():
         return range(len(last))

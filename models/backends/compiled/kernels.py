@@ -5,8 +5,8 @@ CPU's vectors whatever the shape of a layer. Arrays are flat; images are `(chann
 SAMPLES)`. Sums have one order, which the width of the vectors does not change. NaN is passed on as
 torch does: a comparison with it is false.
 
-Where a sum goes over places in an array that no rule gives, a table holds them: `terms`, `rows`,
-`places` and `window` are places of numbers, in units of one number.
+Where a sum goes over irregular places in an array, a table holds them: `terms`, `rows`, `places`
+and `window` are places of numbers, in units of one number.
 """
 
 from typing import Any
@@ -88,7 +88,7 @@ def transpose_block(x: Floats, x_apart: Any, y: Floats, y_apart: Any) -> None:
 
 
 def gather(x: Floats, index: Integers, rows: Floats, y: Floats) -> None:
-    """The samples `index` of `x` `(samples, features)`; beyond them the last again."""
+    """Copy the samples `index` of `x` `(samples, features)`; the last one fills up the rest."""
     features = x.shape[1]
     for b in range(SAMPLES):
         sample = x[index[min(b, len(index) - 1)]]
@@ -98,7 +98,7 @@ def gather(x: Floats, index: Integers, rows: Floats, y: Floats) -> None:
 
 
 def row_of(x: Floats, start: int) -> Floats:
-    """A feature of all samples. Loops over such rows become vector instructions."""
+    """A feature of all samples, as a view: loops over it become vector instructions."""
     return x[start : start + SAMPLES]
 
 
@@ -109,7 +109,7 @@ def set_all(x: Floats, value: Single) -> None:
 
 
 def add_samples(x: Floats, start: int) -> Any:
-    """The sum of one feature's samples from `start` on, by halves; overwrites `x`."""
+    """The pairwise sum of one feature's samples from `start` on; overwrites `x`."""
     half = x[start : start + SAMPLES]
     for b in range(LANES):
         half[b] += half[b + LANES]
@@ -117,7 +117,7 @@ def add_samples(x: Floats, start: int) -> Any:
 
 
 def add_lanes(x: Floats) -> Any:
-    """The sum of the first LANES numbers, by halves; overwrites `x`."""
+    """The pairwise sum of the first LANES numbers; overwrites `x`."""
     for b in range(8):
         x[b] += x[b + 8]
     for b in range(4):

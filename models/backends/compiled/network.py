@@ -25,9 +25,9 @@ Data = tuple[Floats, Integers]  # inputs (samples, features), labels (samples,)
 class Network:
     """A module's passes, compiled when they are first needed.
 
-    Its methods answer None where a module, a loss or data are not compiled: autograd takes those.
-    One thread calls them; the functions that they answer with are for any thread, each of which has
-    working memory of its own.
+    Its methods return None where a module, a loss or data cannot be compiled; autograd takes those.
+    One thread calls them. Any thread may call the functions that they return; each thread has its
+    own working memory.
     """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
@@ -146,7 +146,9 @@ class Network:
         return self._compiled[shape]
 
     def _check(self, x: Tensor, y: Tensor, classes: int) -> Data | None:
-        """The arrays of `x` and `y`; None where labels are probabilities, or to be left out."""
+        """`x` and `y` as arrays; None where labels are probabilities, or where some are to be
+        ignored.
+        """
         # The same tensors, not changed in place since, need no second check.
         key = id(x), x._version, id(y), y._version
         if key == self._key:

@@ -94,8 +94,8 @@ def multiply(
 
     Args:
         a: the entry (m, k) of A is a[m * across + k * down].
-        terms: where the rows of x are from each of the places `x_places` on.
-        rows: where the rows of y are from each of the places `y_places` on.
+        terms: the offsets of the rows of x from each of the places `x_places`.
+        rows: the offsets of the rows of y from each of the places `y_places`.
     """
     for k in range(0, len(terms), TERMS_AT_ONCE):
         some = terms[k : k + TERMS_AT_ONCE]

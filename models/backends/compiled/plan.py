@@ -54,18 +54,18 @@ class Plan(NamedTuple):
 
 @dataclass
 class PlanStep:
-    """A step, without its places in working memory.
+    """A step of a plan whose places in working memory are not assigned yet.
 
     Attributes:
-        source: the step whose output it takes; -1 for the network's input.
-        other: the second one of an addition.
-        channels: of its output, before it is flattened; each has a bias.
-        shape: of a sample's output.
-        learns: whether it or a step before has parameters.
+        source: the number of the step whose output is its input; -1 for the network's input.
+        other: the number of the step whose output is the second term of an addition.
+        channels: the number of channels of its output, before it is flattened; each has a bias.
+        shape: the shape of its output for one sample.
+        learns: whether it or an earlier step has parameters.
         is_shared: whether several steps take its output.
         weight, bias: their places in the weights; -1 where there is none.
-        terms, rows, places, outs: tables, see `passes`.
-        kept: numbers a sample that the backward pass needs.
+        terms, rows, places, outs: its tables of places, see `passes`.
+        kept: numbers per sample that it stores for the backward pass.
     """
 
     kind: int
@@ -112,7 +112,7 @@ class _Builder:
     """The steps so far.
 
     Attributes:
-        unused: parameters, by their ids, that no step has.
+        unused: parameters, by their ids, that belong to no step yet.
     """
 
     def __init__(self, module: nn.Module, shape: tuple[int, ...]) -> None:
@@ -303,7 +303,7 @@ class _Builder:
 
 
 class ImageWindow(NamedTuple):
-    """Where a kernel or a pool lies in an image, whose border is added already."""
+    """The places of a convolution kernel or a pooling window in an image that is padded already."""
 
     sides: tuple[int, ...]
     strides: tuple[int, ...] = (1, 1)
@@ -321,7 +321,7 @@ class ImageWindow(NamedTuple):
         return rows, columns
 
     def entries(self, image: Sequence[int]) -> Integers:
-        """The places of its entries, from its first one on."""
+        """The offsets of the window's entries from its first entry."""
         rows, columns = (
             apart * np.arange(side) for side, apart in zip(self.sides, self.dilation, strict=True)
         )
@@ -329,7 +329,7 @@ class ImageWindow(NamedTuple):
         return places
 
     def places(self, image: Sequence[int]) -> Integers:
-        """The places of its first entry in a channel, by rows of the result."""
+        """The places of the window's first entry in a channel, by rows of the result."""
         rows, columns = (
             stride * np.arange(count)
             for stride, count in zip(self.strides, self.outputs(image), strict=True)
@@ -339,10 +339,11 @@ class ImageWindow(NamedTuple):
 
 
 class _Gradients(NamedTuple):
-    """Where the gradients at the network's input and at each step's output are.
+    """The slots of working memory for the gradients at the network's input and at each step's
+    output.
 
     Attributes:
-        slots: the slot of each; -1 where it is not needed.
+        slots: the slot of each gradient; -1 where it is not needed.
         new: for each step, whether it is the first to add to its source's gradient, and to that of
             its other input.
         slot_count: the number of slots.

@@ -211,7 +211,7 @@ def masks_of_exchange(half: int) -> tuple[Any, Any]:
 
 @intrinsic
 def transpose_block(typing: Any, x: Any, x_apart: Any, y: Any, y_apart: Any) -> Any:
-    """y' = x for TILE rows and columns, whose rows are `apart` numbers apart.
+    """y' = x for TILE rows and columns, with row strides `x_apart` and `y_apart`, in numbers.
 
     The two corner blocks [A B; C D] -> [A C; B D] are exchanged, then those of each quarter, and so
     on: log2 TILE times.
