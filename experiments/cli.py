@@ -147,7 +147,7 @@ def _add_commands(
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """The name of an argument in Python -> its option."""
+    """The option of each argument, by the argument's name in Python."""
     options = {}
     for action in parser._actions:
         if action.option_strings:
@@ -156,7 +156,7 @@ def _options(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def _name_options(line: str, options: Mapping[str, str]) -> str:
-    """Replace arguments in backticks, in an error of Python, by the command's options."""
+    """Replace the names of Python arguments in an error by the command's options."""
 
     def option(match: re.Match[str]) -> str:
         return options.get(match[1], match[0])
@@ -204,8 +204,8 @@ def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
 def _handle_interrupts(received: list[int]) -> Iterator[None]:
     """Raise KeyboardInterrupt at the first signal, and append its number to `received`.
 
-    Later signals are ignored, since `timeout` sends two. Where Python calls code by itself, such as
-    `__del__`, the exception cannot be passed on: then the process ends at once.
+    Later signals are ignored, since `timeout` sends two. Code that Python calls itself, such as
+    `__del__`, cannot pass the exception on; there the process ends at once.
     """
 
     def interrupt(number: int, _: object) -> None:

@@ -41,7 +41,7 @@ class Diagnosis(NamedTuple):
     """The result of one check.
 
     Attributes:
-        state: ok; missing, if only some runs need it; broken, if no run can work.
+        state: `ok`; `missing`, if only some runs need it; `broken`, if no run can work.
         remedy: empty if the state is ok.
     """
 

@@ -17,8 +17,8 @@ class Exported(NamedTuple):
     Attributes:
         experiment: the name of the config.
         name: the run's id, with the number of the member where there are several.
-        settings: every dotted key of the config that has a value, the swept ones as they are for
-            this member.
+        settings: every dotted key of the config that has a value; a swept key has the value of this
+            member.
         text: the config as YAML.
         rows: the axes and the finite measures of each evaluation.
     """
@@ -44,7 +44,8 @@ def write_runs(results: Result | Results, to: str, folder: str | Path) -> Path:
         to: tensorboard, wandb (offline, for `wandb sync`) or mlflow.
 
     Raises:
-        ConfigError: no such library here, or TensorBoard has a run of this name in the folder.
+        ConfigError: the library is not installed, or TensorBoard has a run of this name in the
+            folder.
     """
     if to not in EXPORTERS:
         raise unknown_name("to", to, EXPORTERS).relocate(where="export")

@@ -18,7 +18,7 @@ class Command(NamedTuple):
     Attributes:
         arguments: adds its arguments to a parser.
         function: runs it and returns the exit code.
-        imports: the module that it needs; empty for `doctor`, which finds out what can be imported.
+        imports: the module that it needs; empty for `doctor`, which checks what can be imported.
     """
 
     name: str
@@ -74,7 +74,7 @@ def add_out(parser: ArgumentParser) -> None:
 
 
 def add_scale(parser: ArgumentParser) -> None:
-    """Add the option for the scale of a config that has several."""
+    """Add the option that chooses one of a config's `scales`."""
     parser.add_argument(
         "--scale", metavar="NAME", help="make the changes of one of the config's scales"
     )

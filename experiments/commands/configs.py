@@ -83,7 +83,7 @@ def _warn_of_equal_weights(path: str, planned: "Sequence[RunSpec]") -> None:
 
 
 def _warn_of_busy_servers(path: str, planned: "Sequence[RunSpec]") -> None:
-    """Warn if a server takes in fewer gradients than workers that never wait make."""
+    """Warn if workers that never wait make more gradients than a server can receive."""
     from laggard.experiments.theory.server_load import server_load
 
     for run in planned:
@@ -100,7 +100,7 @@ def _warn_of_busy_servers(path: str, planned: "Sequence[RunSpec]") -> None:
 
 
 def _note_members(path: str, planned: "Sequence[RunSpec]") -> None:
-    """Say how many workers are up in the long run, where they come and go."""
+    """Print the mean number of workers that are up, where workers come and go."""
     shares = []
     for run in planned:
         members = run.config.cluster.members.build()

@@ -100,7 +100,7 @@ def league(args: Namespace) -> int:
 
 
 def as_option(error: "ConfigError") -> "ConfigError":
-    """The error of an argument, named as the option that gives it."""
+    """The error of an argument, under the name of its option."""
     if error.where not in ("task", "methods", "seeds", "budget"):
         return error
     return error.relocate(where=f"--{error.where}")

@@ -72,7 +72,7 @@ def calibrate(args: Namespace) -> int:
 def _run_two_sizes(
     args: Namespace, spec: "RunSpec", overrides: list[str]
 ) -> "tuple[RealRun, list[MeasuredTime]]":
-    """The real run with the first message size, and the times fitted to both sizes."""
+    """Make two real runs; return that with the first message size, and the times fitted to both."""
     from laggard.experiments.real.calibration import fit_sizes, measured_times
 
     specs = []
@@ -190,7 +190,7 @@ def import_recording(args: Namespace) -> int:
 
 
 def _single_run(path: str, overrides: list[str]) -> "RunSpec":
-    """The only run of a config.
+    """The single run of a config.
 
     Raises:
         ConfigError: it expands to several.

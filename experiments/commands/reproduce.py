@@ -118,7 +118,7 @@ def _answer(question: "Question", args: Namespace) -> bool:
 
 
 def _folder(args: Namespace) -> Path:
-    """The folder of stored numbers; other scales and your overrides have their own."""
+    """The folder of stored numbers; each other scale and each set of overrides has its own."""
     folder = Path(args.out) / "questions"
     if args.scale:
         folder /= args.scale

@@ -110,7 +110,7 @@ def _list_figures() -> None:
 
 
 def _load_all(paths: Sequence[str]) -> "list[Result]":
-    """All finished runs in folders; a note says where a sweep lacks some."""
+    """All finished runs in folders; a note names sweeps with unfinished runs."""
     from laggard.experiments.results.results import load_results
 
     loaded: list[Result] = []
@@ -264,7 +264,7 @@ def _where(
     """The runs and members that meet all conditions `key=value`.
 
     Raises:
-        ConfigError: a condition has another form, or none meets it.
+        ConfigError: a condition has another form, or no run or member meets it.
     """
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.files import ResultError
@@ -288,7 +288,9 @@ def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results
 
 
 def _readings(value: Any) -> list[Any]:
-    """The values that a condition names; text with a unit is the number in laggard's unit too."""
+    """The values that a condition names; text with a unit also stands for the number in laggard's
+    unit.
+    """
     values = value
     if not isinstance(value, list):
         values = [value]

@@ -145,7 +145,7 @@ def sweep(args: Namespace) -> int:
 def _sweep(
     config: "Config", planned: "Sequence[RunSpec]", args: Namespace
 ) -> "tuple[Results, int, int]":
-    """Simulate a grid, and report: the results, how many runs failed, and how many diverged."""
+    """Simulate a grid; return the results, and the numbers of failed and of diverged runs."""
     from laggard.experiments.commands.network_warnings import warn_of_networks
     from laggard.experiments.results import store
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
@@ -350,7 +350,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 
 def _report_stalled(manifests: "Sequence[Mapping[str, Any]]") -> None:
-    """Print why the first runs that stalled could not go on."""
+    """Print why runs stalled, for the first of them."""
     stalled = [manifest for manifest in manifests if manifest["stalled"]]
     for manifest in stalled[:MAX_STALLED_SHOWN]:
         print(f"run {manifest['run']} stalled at {manifest['stalled']}", file=sys.stderr)
@@ -359,7 +359,9 @@ def _report_stalled(manifests: "Sequence[Mapping[str, Any]]") -> None:
 
 
 def _table_of(results: Sequence["Result"], folder: Path, args: Namespace) -> str:
-    """A row per method, the best first; a row per run and member with `--all`, or of a single run."""
+    """A row per method, the best first; with `--all`, or for a single run, a row per run and
+    member.
+    """
     from laggard.experiments.results import tables
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary

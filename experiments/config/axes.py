@@ -40,7 +40,7 @@ class Option(NamedTuple):
     """One value of an axis.
 
     Attributes:
-        labels: its columns in tables.
+        labels: its columns in tables, and their values.
         place: the place in the config that names it.
         settings: the dotted keys that it sets.
         axes: its own grid.
@@ -74,8 +74,8 @@ class Axis(NamedTuple):
 
     @property
     def keys(self) -> dict[str, str]:
-        """Every dotted key that it sets, and every column that it makes -> its place in the
-        config.
+        """The place in the config of every dotted key that it sets and of every column that it
+        makes.
         """
         places: dict[str, str] = {}
         for option in self.options:

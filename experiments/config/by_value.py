@@ -67,7 +67,7 @@ def hash_of_definition(recipe: Recipe, hash_of_module: Callable[[str], str]) -> 
 
 
 def _functions_of(item: Any) -> Iterator[FunctionType]:
-    """The functions of a class, or the function itself; without those that `dataclass` makes."""
+    """The functions of a class, except those made by `dataclass`, or the function itself."""
     for value in [item, *vars(item).values()]:
         function = value
         if isinstance(value, property):
@@ -100,7 +100,7 @@ def _content(code: CodeType) -> tuple[Any, ...]:
 
 
 def _globals_of(function: FunctionType) -> list[Any]:
-    """The values of its module that a function names."""
+    """The global values that a function refers to."""
     namespace = function.__globals__
     return [namespace[name] for name in _global_names(function.__code__) if name in namespace]
 
@@ -131,7 +131,7 @@ def _constants_of(item: Any) -> list[Any]:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Keeps the mark of a dataclass's field without a default, which is compared by identity."""
+    """Preserves `dataclasses.MISSING`, which dataclasses compare by identity."""
 
     dispatch_table: ClassVar[Any] = ChainMap(
         {type(MISSING): lambda _: "MISSING"}, cloudpickle.Pickler.dispatch_table
@@ -170,7 +170,7 @@ def pack_plugins(parts: Iterable[Part]) -> bytes:
 # Cached, since every job of a worker process brings the same plugins.
 @lru_cache(maxsize=4)
 def receive_plugins(packed: bytes) -> None:
-    """Have this process take the plugins of `__main__` from `packed`."""
+    """Unpack the plugins of another process's `__main__` for this process."""
     for name, ((recipe, digest), names) in pickle.loads(packed).items():
         annotated: Any = recipe.__init__ if isclass(recipe) else recipe
         if isfunction(annotated):
@@ -198,7 +198,7 @@ def _plugins_in(part: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _names_in_annotations(recipe: Any) -> dict[str, Any]:
-    """The values of `__main__` that annotations name as text, which no pickle holds."""
+    """The values of `__main__` that annotations name as text; a pickle does not contain them."""
     annotated = recipe.__init__ if isclass(recipe) else recipe
     namespace = vars(sys.modules[MAIN])
     if getattr(annotated, "__globals__", None) is not namespace:

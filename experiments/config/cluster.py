@@ -72,7 +72,7 @@ MembersPart: Any = part(
 
 
 def _slowdown_kind(slowdown: Mapping[str, Any]) -> str:
-    """The kind of a slowdown, told from its keys."""
+    """The kind of a slowdown, derived from its keys."""
     kinds = {
         "window": {"start", "end"},
         "markov": {"slow_for", "fast_for"},
@@ -107,7 +107,7 @@ FAILURES = NamedChoice(
 
 
 def _describe_preset(path: Path) -> type[Part]:
-    """A part without keys, whose docstring is the text of a preset's file."""
+    """A part without keys that describes a preset: its docstring is the text of the file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     summary, source = (line.removeprefix("# ") for line in lines[:2])
     values = ", ".join(line.partition("#")[0].strip() for line in lines[2:])

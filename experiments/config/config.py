@@ -240,8 +240,7 @@ def digest_of_settings(resolved: Mapping[str, Any]) -> str:
 
 
 def _differences(value: Any, settings: Any) -> Any:
-    """The name of a part and those of its settings that differ from their defaults; all settings of
-    a plugin.
+    """The name of a part and its settings that differ from the defaults; of a plugin, all settings.
 
     Args:
         settings: all settings of `value`, as plain data.
@@ -259,7 +258,7 @@ def _differences(value: Any, settings: Any) -> Any:
 
 
 def _defaults_of(kind: type[Part], settings: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
-    """The keys of a part that are required or name it, and the defaults of the others as text."""
+    """The keys of a part that have no default or name the part, and the other defaults as text."""
     if kind not in _defaults:
         always = set()
         for key, field in kind.model_fields.items():

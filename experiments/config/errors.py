@@ -226,7 +226,7 @@ def _expectation(item: Mapping[str, Any]) -> str:
 
 
 def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[str, ...]:
-    """The keys of `location` that stand in `document`; pydantic names the branches of unions among
+    """The keys of `location` that occur in `document`; pydantic puts names of union branches among
     them.
     """
     path: list[str] = []

@@ -184,8 +184,8 @@ def fill_swept_keys(document: Mapping[str, Any]) -> Config:
 
 
 def _branches(grid: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]]:
-    """Each combination of the options of axes that change the timeline, with the axes of numbers
-    that apply to it.
+    """Each combination of options that change the timeline, with the axes of numbers that apply to
+    it.
     """
     numbers = [axis for axis in grid if _has_only_numbers(axis)]
     others = [axis.options for axis in grid if not _has_only_numbers(axis)]
@@ -273,8 +273,8 @@ def _labels_of(run: Config, options: Sequence[Option]) -> dict[str, Any]:
 
 
 def _number_at(config: Config, key: str, default: Any) -> Any:
-    """The number that a config has at a dotted key, in laggard's own unit where the sweep has text
-    with a unit, so that tables and figures order values; `default` where it has no number.
+    """The number at a dotted key of a config, or `default`. Text with a unit has become a number in
+    laggard's own unit, so that tables and figures can order it.
     """
     value: Any = config
     for name in key.split("."):
@@ -325,7 +325,7 @@ def _merged_settings(options: Sequence[Option]) -> dict[str, Any]:
 def _parse_options(
     document: Mapping[str, Any], options: Sequence[Option], cache: dict[Any, Any]
 ) -> tuple[Config, Mapping[str, Any]]:
-    """The config of `document` with the settings of `options`, and that document.
+    """Put the settings of `options` into `document`; return the config, and the changed document.
 
     Errors are blamed on the option that set the key.
     """

@@ -88,7 +88,7 @@ def _locate_error(
 
 
 def file_of(key: str, path: Path) -> Path:
-    """The file in which a dotted key of a config stands: its own, or the nearest of its bases."""
+    """The file that sets a dotted key of a config: its own, or the nearest of its bases."""
     file = path
     document = read(path)
     while not _has_key(document, key):
@@ -202,7 +202,9 @@ def _changed_axes(sweep: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator
 
 
 def _change_order(change: tuple[str, Any]) -> int:
-    """A sort key: remove axes of the base, then set keys and stop sweeping them, then add axes."""
+    """A sort key: first remove axes of the base, then set keys, which ends their axes, then add
+    axes.
+    """
     key, value = change
     if key != "sweep" and not key.startswith("sweep."):
         return 1
@@ -302,7 +304,7 @@ def _remove_axis(
 
 
 def _remove(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """`document` without a dotted key."""
+    """A copy of `document` without a dotted key."""
     first, _, rest = key.partition(".")
     group = document.get(first)
     if not rest or not isinstance(group, Mapping):

@@ -47,7 +47,8 @@ class NamedChoice:
     Attributes:
         tag: the key.
         parts: name -> part.
-        default: the name where the key is missing; a function tells it from the other keys.
+        default: the name where the key is missing, or a function that derives it from the other
+            keys.
         kinds: kind of plugin -> further arguments of `part`.
         also: the types of values that may stand in place of a part: seconds, null.
     """
@@ -144,7 +145,7 @@ class NamedChoice:
         """The part called `name`.
 
         Raises:
-            ConfigError: it is unknown, and no plugin.
+            ConfigError: it is neither an entry nor a plugin.
         """
         if not isinstance(name, str):
             raise unknown_name(self.tag, name, self.parts)
@@ -207,9 +208,9 @@ def plugin_part(
 
 
 def stored_part(base: type[Part]) -> type[Part]:
-    """A part in the config of a result with the keys that it was stored with.
+    """A part of a stored config, with the keys that it was stored with.
 
-    It stands for a plugin, which is not imported, and for a part whose keys have changed since.
+    It replaces a plugin, which is not imported, and a part whose keys have changed since.
     """
 
     class StoredPart(base):  # type: ignore[valid-type, misc]

@@ -72,7 +72,7 @@ def places(root: Any) -> Places:
 
 
 def _walk(part: type[Part], place: str, entry: str) -> Iterator[tuple[str, str]]:
-    """The dotted keys of a part and below, each with the name of the entry that has it."""
+    """The dotted keys of a part and of the parts in it, each with the name of its entry."""
     for key, field in part.model_fields.items():
         yield f"{place}{key}", entry
         for name, inner in _parts_in([field.annotation, *field.metadata]):
@@ -80,7 +80,7 @@ def _walk(part: type[Part], place: str, entry: str) -> Iterator[tuple[str, str]]
 
 
 def _parts_in(hints: Sequence[Any]) -> Iterator[tuple[str, type[Part]]]:
-    """The parts that a key may hold, each with its name where it is one of several."""
+    """The parts that a key may hold; each has a name if there are several."""
     for hint in hints:
         if isinstance(hint, NamedChoice):
             yield from hint.parts.items()

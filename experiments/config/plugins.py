@@ -151,7 +151,7 @@ def hash_of_sources(name: str) -> str:
 
 
 def hash_of_plugin(name: str) -> str:
-    """The hash of a module's sources; empty for laggard and for packages that are installed."""
+    """The hash of a module's sources; empty for laggard and for installed packages."""
     package = name.partition(".")[0]
     file = getattr(sys.modules.get(package), "__file__", None) or ""
     if package in NEVER_PLUGINS or SITE_PACKAGES & set(Path(file).parts):
@@ -238,9 +238,9 @@ def _imports(file: Path, package: tuple[str, ...]) -> list[str]:
 
 
 def _forget_changed(name: str) -> None:
-    """Remove modules whose source has changed from Python's table, with all that they import.
+    """Remove modules whose source has changed from `sys.modules`, with all that they import.
 
-    Also `name`, if it was not imported as a plugin: its file may have changed before.
+    Remove `name` too if it was not imported as a plugin: its file may have changed before.
     """
     changed = {known for known, sources in _hashes.items() if hash_of_sources(known) != sources}
     loaded = str(getattr(sys.modules.get(name), "__file__", None))
@@ -263,8 +263,7 @@ def _forget_changed(name: str) -> None:
 def _remove_bytecode(name: str) -> None:
     """Remove the bytecode of a module and of what it imports from its folder.
 
-    Python would take it for that of a source which was changed within the same second and has the
-    same size.
+    Otherwise Python would use it for a changed source of the same size and the same second.
     """
     for file in source_files(name).values():
         with suppress(OSError, NotImplementedError):
@@ -312,7 +311,7 @@ def _names_in(base: type) -> list[str]:
 
 
 def describe_failure_in_plugin(error: BaseException) -> str:
-    """An error that a plugin's code has led to, in one line; empty for another error."""
+    """An error that arose in a plugin's code, in one line; empty for other errors."""
     files = {getattr(sys.modules.get(name), "__file__", None) for name in _hashes}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in files:

@@ -1,7 +1,8 @@
-"""Rules of the simulation whose numbers have changed, and the runs that each of them can touch.
+"""Rules of the simulation that have changed since an earlier version, and the runs that they
+affect.
 
-A run that a changed rule can touch has another id than before, so that its old result is not
-presented as a new one. All other runs keep their ids.
+A run that a changed rule can affect gets a new id, so that its old result does not pass for a new
+one. All other runs keep their ids.
 """
 
 import math
@@ -16,7 +17,7 @@ CONTINUOUS_LAWS = ("exponential", "shifted_exponential", "gamma", "lognormal", "
 
 
 def revisions_of(config: "Config") -> dict[str, int]:
-    """The number of the rule, by its name, of each rule that can touch the run."""
+    """The names and revision numbers of the changed rules that can affect the run."""
     return {name: number for name, (number, touches) in REVISIONS.items() if touches(config)}
 
 
@@ -33,7 +34,7 @@ def _has_decimal_moments(config: "Config") -> bool:
 
 
 def _averages_uneven_shards(config: "Config") -> bool:
-    """Whether models are averaged by their workers' numbers of samples, and these differ."""
+    """Whether averages of models are weighted by numbers of samples that differ among workers."""
     if getattr(config.algorithm, "weighting", "equal") == "equal":
         return False
     return bool(config.task.shards_differ(config.cluster.workers))
@@ -50,7 +51,7 @@ def _sends_in_collectives(config: "Config") -> bool:
 
 
 def _sends_without_waiting(config: "Config") -> bool:
-    """Whether workers that do not await an answer may wait for their bytes to leave."""
+    """Whether a worker that awaits no answer may have to wait until its bytes have left."""
     algorithm, network = config.algorithm, config.cluster.network
     if hasattr(algorithm, "n_push"):
         waits = algorithm.n_push % algorithm.n_fetch == 0  # each push is answered
@@ -64,7 +65,7 @@ def _sends_without_waiting(config: "Config") -> bool:
 
 
 def _takes_signs_back(config: "Config") -> bool:
-    """Whether messages of signs may be dropped and go back into their sender's memory."""
+    """Whether dropped messages of signs may go back into their sender's memory."""
     algorithm = config.algorithm
     compress = getattr(algorithm, "compress", None)
     if compress is None or (compress.name, compress.feedback) != ("sign", "ef"):
@@ -87,7 +88,7 @@ def _reads_a_file(config: "Config") -> bool:
 
 
 def _answers_returning_workers(config: "Config") -> bool:
-    """Whether a worker may be back while an update or a grace period that answers it is due."""
+    """Whether a worker may return from an outage before the server's pending answers are sent."""
     algorithm, cluster = config.algorithm, config.cluster
     returns = cluster.members.downtime is not None
     for slowdown in cluster.slowdowns:
@@ -101,7 +102,7 @@ def _answers_returning_workers(config: "Config") -> bool:
 
 
 def _schedules_few_members(config: "Config") -> bool:
-    """Whether nodes with optimisers of their own may go on without others, by a schedule."""
+    """Whether nodes with their own optimisers may shrink to fewer, under a schedule of the rate."""
     algorithm, cluster = config.algorithm, config.cluster
     if getattr(algorithm, "on_crash", None) != "shrink":
         return False
@@ -136,12 +137,12 @@ def _stops_members_at_accuracy(config: "Config") -> bool:
 
 
 def _has_latency(settings: Any) -> bool:
-    """Whether messages have a latency by any of a network's settings."""
+    """Whether any setting of a network gives messages a latency."""
     return any(values.get("latency") for values in _mappings(settings))
 
 
 def _limits_bandwidth(settings: Any) -> bool:
-    """Whether bytes take time by any of a network's settings."""
+    """Whether any setting of a network limits a bandwidth, so that bytes take time."""
     for values in _mappings(settings):
         for key in ("bandwidth", "server_bandwidth"):
             if values.get(key) is not None and values[key] < math.inf:

@@ -35,7 +35,7 @@ class Halving(NamedTuple):
         key: the limit of a run that grows.
         budgets: its value in each rung.
         settings: the number of settings of each rung.
-        by: the column of the metrics by which settings are compared.
+        by: the column of the metrics that compares settings.
     """
 
     key: str
@@ -109,7 +109,7 @@ def check_rungs(config: Config) -> None:
 
 
 def refuse_rungs(config: Config) -> None:
-    """Refuse a config with rungs where one grid is simulated.
+    """Refuse a config with rungs in a command that simulates one grid.
 
     Raises:
         ConfigError: it has rungs.

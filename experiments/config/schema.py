@@ -127,7 +127,7 @@ class Part(BaseModel):
         return arguments
 
     def _hash(self, key: str) -> str | None:
-        """SHA-256 of the file that `key` names, checked against the hash beside it, if any."""
+        """SHA-256 of the file that `key` names, compared with the stored hash, if any."""
         path = getattr(self, key)
         expected = getattr(self, f"{key}_sha256")
         if path is None:
@@ -307,7 +307,7 @@ def field_type(hint: Any, default: Any = None) -> Any:
 
 
 def is_number(hint: Any) -> bool:
-    """Whether a type holds numbers, lists of them, or none."""
+    """Whether a type is a number, a list of numbers, or either of them or None."""
     if get_origin(hint) in (Annotated, Sequence):
         return is_number(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):

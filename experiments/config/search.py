@@ -61,7 +61,7 @@ class SearchPart(Part):
         runs: number of different settings.
         seed: the seed of the draws.
         members: maximal number of settings in one run; by default all that can share it.
-        only: numbers of the draws that are kept, from 0; by default all.
+        only: the numbers of the draws to keep, from 0; by default all.
         halving: rungs: the best settings go on to a larger budget.
     """
 
@@ -128,7 +128,8 @@ class SearchDraws(NamedTuple):
 
 
 def draw_settings(search: Any, place: str) -> list[tuple[KeyValues, list[KeyValues]]]:
-    """The settings of a search by run: those of the run, and those of each member besides.
+    """The settings of a search, grouped by run: the run's settings, and the additional ones of each
+    member.
 
     Number n of a key is the n-th number of the key's own stream, by seed and key: a larger budget
     keeps the settings of a smaller one, and another key does not change this one's numbers. A
@@ -176,7 +177,7 @@ def is_rule_number(key: str, value: Any) -> bool:
 
 
 def without_range(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A sweep whose search draws no `key`, and without the search where that was its last range."""
+    """A sweep whose search does not draw `key`; without the search if no range is left."""
     search = sweep.get("search")
     if not (isinstance(search, Mapping) and isinstance(search.get(key), Mapping)):
         return sweep

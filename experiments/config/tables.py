@@ -175,7 +175,7 @@ class TextTable:
         return result
 
     def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
-        """The texts of an error: what was expected of field `name`, and the row instead."""
+        """The texts of an error: the expected value of field `name`, and the row."""
         if name:
             expected = f"{expected} as {COLUMN_OF.get(name, name)}"
         return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
@@ -210,7 +210,7 @@ def _begins_with_word(name: str, words: Sequence[str]) -> bool:
 
 
 def _convert(table: ForeignTable, cell: str, factor: Decimal, quantity: str) -> str:
-    """The text of a cell, as a number in laggard's unit where it is one."""
+    """The text of a cell; a number is converted to laggard's unit."""
     number = table.number(cell, factor, quantity)
     if number is None or (factor == 1 and table.number(cell) is not None):
         return table.plain(cell)
@@ -258,7 +258,7 @@ def _change(
 
 
 def _rank_in(name: str, cell: str) -> int | None:
-    """The rank in a cell; as a number with a point where Parquet has empty cells beside it."""
+    """The rank in a cell, perhaps spelt `3.0`: Parquet has floats in columns with empty cells."""
     if cell in ANY:
         return None
     try:
@@ -297,7 +297,7 @@ class PartitionTable:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """The workers and the samples, `(2, rows)`."""
+        """The ranks and the indices of samples, `(2, rows)`."""
         table = TextTable("PartitionTable", Path(self.file), PARTITION_COLUMNS)
         rows = table.rows(_sample)
         if len(set(rows)) < len(rows):
@@ -312,7 +312,7 @@ class PartitionTable:
         """The samples of each worker, in the order of the table.
 
         Raises:
-            ValueError: there is no such sample, or no sample or no worker of a rank.
+            ValueError: a sample or a worker does not exist, or a worker has no samples.
         """
         owners, samples = self.rows
         if samples.max() >= len(labels):

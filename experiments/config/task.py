@@ -89,7 +89,7 @@ class TaskPart(Part):
             raise ConfigError("backend", f"{problem}, got {backend!r}")
 
     def layers(self) -> Sequence[Layer]:
-        """The layers that a pipeline could cut, as far as they are known without reading data."""
+        """The layers between which a pipeline can cut, if they are known without reading data."""
         return layers_of(self.build())
 
     def check_start(self, members: int) -> None:
@@ -312,7 +312,7 @@ def epoch_samples(task: TaskPart) -> int | None:
 
 @lru_cache(maxsize=32)
 def _read_sizes(dataset: Part) -> Sizes:
-    """The sizes of files. Two parts are equal only where the hashes of their files are."""
+    """The sizes of a data set in files; cached by part, which has the hashes of its files."""
     read = READERS[type(dataset).recipe]  # type: ignore[index]
     data = read(**dataset.recipe_arguments())
     writers = 0
@@ -490,7 +490,7 @@ class SupervisedPart(LearntPart):
 
     @property
     def _data_sizes(self) -> Sizes | None:
-        """The sizes of the data set without what is held out, if they are known before a run."""
+        """The sizes of the data set without held-out samples, if they are known before a run."""
         data = sizes_of(self.dataset)
         if data is None or not self.validation:
             return data

@@ -34,7 +34,7 @@ class ReportingRun(NamedTuple):
 
 
 def tune_of(config: Config) -> TunePart:
-    """The part of a config that says which settings are chosen, and how.
+    """The `tune` part of a config: which settings are chosen, and how.
 
     Raises:
         ConfigError: it chooses none.
@@ -46,7 +46,7 @@ def tune_of(config: Config) -> TunePart:
 
 
 def tuning_config(config: Config) -> Config:
-    """The config of the runs that choose: the tuning seeds in place of the config's own.
+    """The config of the tuning runs, which has the tuning seeds in place of the config's own.
 
     Raises:
         ConfigError: the config has no axis of seeds, or several, or a tuning seed reports too.
@@ -135,7 +135,7 @@ def _check_validation(run: RunSpec, share: float | None) -> None:
 
 
 def refuse_tuning(config: Config) -> None:
-    """Refuse a config with `tune` where one grid is simulated.
+    """Refuse a config with `tune` in a command that simulates one grid.
 
     Raises:
         ConfigError: it has `tune`.
@@ -196,13 +196,13 @@ def _fix_axis(sweep: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 
 def _is_shown_as(value: Any, shown: Any) -> bool:
-    """Whether tables show a value of the sweep as `shown`: a list as text, 1 perhaps as 1.0."""
+    """Whether tables show a value of the sweep as `shown`, such as a list as text, or 1 as 1.0."""
     labels = printable_labels({"": axis_label(value)})
     return bool(_as_number(labels[""]) == _as_number(shown))
 
 
 def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """The members of a run that are at one of the settings."""
+    """The numbers of a run's members that have one of the settings."""
     found = []
     for number, member in enumerate(spec.members):
         own = {**spec.labels, **member}
@@ -212,7 +212,7 @@ def _members_at(spec: RunSpec, settings: Sequence[Mapping[str, Any]]) -> tuple[i
 
 
 def _agrees(own: Mapping[str, Any], setting: Mapping[str, Any]) -> bool:
-    """Whether a member is at a setting; the name of a variant may have been read as a number."""
+    """Whether a member has a setting; the name of a variant may have been read as a number."""
     return all(_as_number(own.get(key)) == _as_number(setting[key]) for key in setting)
 
 
