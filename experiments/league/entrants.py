@@ -48,7 +48,7 @@ class Entrant:
         ranges: the ranges from which its trials choose, as in `sweep.search`.
         config: the form on the league's cluster and task, at the first of its timelines.
         timelines: the settings that move events, a mapping per timeline.
-        asked: the number of settings that the method asks to try, if it asks for one.
+        asked: the number of settings that the method asks to try, if any.
     """
 
     name: str
@@ -64,7 +64,7 @@ class MethodForm(NamedTuple):
 
     Attributes:
         settings: these settings.
-        timelines, configs: the settings that move events which the cluster accepts beside them, and
+        timelines, configs: the settings that move events, as far as the cluster accepts them, and
             the config of each.
         refusal: the error of a timeline that the cluster refuses.
     """
@@ -76,7 +76,7 @@ class MethodForm(NamedTuple):
 
 
 def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
-    """The names of all methods, those of plugins too, or of `only` and the compulsory ones.
+    """The names of all methods and plugins, or of `only` and the compulsory methods.
 
     Raises:
         ConfigError: one of `only` is unknown.
@@ -94,7 +94,7 @@ def names_of_methods(only: Sequence[str], added: Sequence[str]) -> list[str]:
 def find_entrants(
     setting: LeagueSetting, names: Iterable[str], seed: int
 ) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants, and the reason why each other method cannot enter.
+    """The entrants, and for each other method the reason why it cannot enter.
 
     Raises:
         ConfigError: the cluster refuses a compulsory opponent, or there is no such plugin.
@@ -157,7 +157,7 @@ def _try_form(
 
 
 def _timelines(name: str, space: Mapping[str, Any]) -> list[DottedKeys]:
-    """The combinations of the settings that move events."""
+    """The combinations of settings that move events."""
     values = {}
     for key, limits in space.items():
         ((kind, ends),) = limits.items()
@@ -177,7 +177,7 @@ def _timelines(name: str, space: Mapping[str, Any]) -> list[DottedKeys]:
 def _accepted_choices(
     key: str, limits: Mapping[str, Any], timelines: Sequence[DottedKeys]
 ) -> DottedKeys:
-    """A range of `SPACE` without the choices that no accepted timeline has."""
+    """A range of `SPACE`, without choices that occur in no accepted timeline."""
     if key not in timelines[0]:
         return dict(limits)
     accepted = [timeline[key] for timeline in timelines]
@@ -200,9 +200,9 @@ def _places_of_servers(document: Mapping[str, Any], plain: Config) -> list[dict[
 
 
 def _clock_choices(plain: Config) -> dict[str, Sequence[Any]]:
-    """The settings among which the clock chooses, of those that the method has; the plainest last.
+    """The settings of a method that the clock chooses, with the values to try, the plainest last.
 
-    A method that can go on without a worker does so where workers crash or leave.
+    A method that can shrink does so where workers crash or leave.
     """
     workers = plain.cluster.workers
     message = size_of_messages(plain)
@@ -229,7 +229,7 @@ def size_of_messages(config: Config) -> float:
 
 
 def with_settings(document: Mapping[str, Any], settings: DottedKeys) -> Mapping[str, Any]:
-    """`document` with values of dotted keys."""
+    """`document` with these values of dotted keys."""
     for key, value in settings.items():
         document = put(document, key, value)
     return document

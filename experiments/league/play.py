@@ -90,14 +90,15 @@ class League:
     Attributes:
         setting: the cluster and the task.
         limit: the time limit (s).
-        budget: computed gradients of each method in all its trials, at most.
+        budget: the largest number of gradients that a method computes in all its trials.
         measure, target: the column of the metrics, and the value to be reached.
         seeds: the seeds that reported.
         rows: the entrants by place.
         refused: the reasons why other methods did not enter.
-        too_dear: the names of those refused that need a larger budget.
-        enough: the least whole budget, in what the overlapped all-reduce computes, that admits all.
-        slow_worker: the worker that is slower than on the cluster as given.
+        too_dear: the names of the refused methods that need a larger budget.
+        enough: the least integer budget that admits all methods, in units of what the overlapped
+            all-reduce computes.
+        slow_worker: the worker that is slowed down in the second condition.
         results: the runs that reported.
         report: the config of these runs.
     """
@@ -126,16 +127,16 @@ def play(
     tell: Callable[[str], None] = lambda _: None,
     only_as_given: bool = False,
 ) -> League:
-    """Play a league.
+    """Run a league: trials, the target, and the runs that report.
 
     Args:
         names: the names of the methods, as of `names_of_methods`; their order changes nothing.
         simulate: simulates runs, as `partial(sweep, out=out)` does.
-        budget: gradients of a method's trials, in what the overlapped all-reduce computes within
-            the time limit.
+        budget: gradients of a method's trials, in units of what the overlapped all-reduce computes
+            within the time limit.
         seeds: the number of seeds that report.
         tell: called with each line of progress.
-        only_as_given: whether no run reports with one worker slower.
+        only_as_given: whether to leave out the condition with a slower worker.
 
     Raises:
         ConfigError: the cluster or the task does not fit, or the number of seeds is too small.
@@ -210,7 +211,7 @@ def play(
 def _plan_all(
     entrants: Sequence[Entrant], limit: float, budget: float, most: int
 ) -> tuple[dict[str, TrialPlan], dict[str, BudgetError]]:
-    """The trials of each entrant, and the errors of those for whom the budget is too small."""
+    """The trials of each entrant, and an error for each entrant whose budget is too small."""
     plans, too_dear = {}, {}
     for entrant in entrants:
         try:
@@ -221,7 +222,7 @@ def _plan_all(
 
 
 def _find_slow_worker(config: Config) -> int:
-    """The first of the workers that the fewest slowdowns of the cluster itself hit."""
+    """The worker to slow down: the first worker with the fewest slowdowns in the cluster."""
     cluster = config.build_cluster()
 
     def slowdowns_of(rank: int) -> int:
@@ -231,16 +232,17 @@ def _find_slow_worker(config: Config) -> int:
 
 
 def _cluster_conditions(setting: LeagueSetting, slow_worker: int) -> dict[str, DottedKeys]:
-    """The clusters of the runs that report: as given, and with a worker that is slower than there."""
+    """The clusters of the runs that report: as given, and with one worker slowed down further."""
     slower = {"worker": slow_worker, "factor": SLOW_FACTOR}
     slowdowns = [*setting.base["cluster"].get("slowdowns", []), slower]
     return {AS_GIVEN: {}, SLOW: {"cluster.slowdowns": slowdowns}}
 
 
 def target_runs(opponent: Entrant, choice: Chosen, limit: float, simulate: Simulate) -> Results:
-    """The overlapped all-reduce at its own choice up to the time limit, on the choosing seeds.
+    """Run the overlapped all-reduce, at its own choice, to the time limit on the choosing seeds.
 
-    It learns from the whole training set and is measured on the test set, as all that report.
+    It learns from the whole training set and is measured on the test set, like the runs that
+    report.
     """
     document = {
         **with_settings(opponent.config.explicit(), choice.settings),

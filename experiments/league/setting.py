@@ -36,9 +36,9 @@ class LeagueSetting:
         base: the keys of a config that all entrants share, `stop` as in the task's file; without
             its `task.validation`, which is `held_out`.
         ranges: the ranges of rates and other numbers of the rule, as in `sweep.search`.
-        settings: the number of settings that an entrant tries at most.
-        held_out: the share of the training set on which trials are measured, and from which they do
-            not learn; 0 if there is no training set, or if it is too small for that.
+        settings: the largest number of settings that an entrant tries.
+        held_out: the share of the training set that trials hold out to be measured on; 0 if there
+            is no training set, or if it is too small.
         cluster_file, task_file: the names of the files in errors.
         ignored: keys of the cluster's file that do not count.
     """
@@ -142,7 +142,7 @@ def _is_name(text: str) -> bool:
 
 
 def _read_keys(file: Path) -> dict[str, Any]:
-    """The document of a config, all of whose keys are known, with its scales."""
+    """Read the document of a config, and its scales; refuse unknown keys."""
     look_in(Path.cwd(), file.resolve().parent)
     document = dict(read_with_base(file))
     for key in document:

@@ -6,8 +6,8 @@ compared at equal virtual time. All settings and choosing seeds of a timeline ar
 fifth of a training set is held out in the trials: settings are ranked by the loss on that part, so
 that neither the test set nor a seed that reports takes part in a choice.
 
-No method computes more gradients in all of its trials than the budget. It tries as many settings
-as that pays for on three seeds, or, where these would be fewer than nine, on one seed.
+No method computes more gradients in all of its trials than the budget. It tries as many settings as
+the budget pays for on three seeds; if these are fewer than nine, on one seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class TrialPlan(NamedTuple):
     Attributes:
         settings: the number of settings that it tries.
         seeds: the choosing seeds.
-        gradients: the most that all trials compute.
+        gradients: the largest number of gradients that all trials compute.
     """
 
     settings: int
@@ -73,7 +73,8 @@ class BudgetError(ConfigError):
 
 
 def plan_trials(entrant: Entrant, limit: float, budget: float, most: int) -> TrialPlan:
-    """As many settings as the budget pays for, at most `most`, or those that the entrant asks for.
+    """Plan as many settings as the budget pays for, at most `most`, or the number that the entrant
+    asks for.
 
     Args:
         limit: the time limit (s).
@@ -116,7 +117,7 @@ def _times(limit: float) -> list[float]:
 
 
 def _trial_gradients(settings: int, seeds: int, gradients: Sequence[int]) -> int:
-    """Gradients of all rungs, of which a run of each computes `gradients`."""
+    """The gradients of all rungs, where one run of each rung computes `gradients`."""
     cost = 0
     for of_rung in gradients:
         cost += settings * seeds * of_rung

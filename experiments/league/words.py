@@ -56,7 +56,7 @@ def _describe_winner(league: League) -> str:
 
 
 def _first(rows: Sequence[EntrantRow], condition: str) -> list[EntrantRow]:
-    """The rows on the first place; none where that misses the target."""
+    """The rows on the first place; none if most of their seeds miss the target."""
     first = [row for row in rows if row.places[condition] == 1]
     return [row for row in first if math.isfinite(median_interval(row.times[condition])[0])]
 
@@ -134,7 +134,9 @@ def table(league: League) -> list[list[str]]:
 
 
 def _place_text(row: EntrantRow, condition: str) -> str:
-    """The place; a dash where most seeds missed the target: methods that all miss share nothing."""
+    """The place; a dash where most seeds missed the target, since a shared place would mean
+    nothing.
+    """
     median, *_ = median_interval(row.times[condition])
     if not math.isfinite(median):
         return "–"
@@ -142,7 +144,7 @@ def _place_text(row: EntrantRow, condition: str) -> str:
 
 
 def _trials_text(plan: TrialPlan) -> str:
-    """The number of settings tried, and the number of their seeds."""
+    """The number of settings tried, and the number of seeds for each."""
     seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
     return f"{plan.settings} on {seeds}"
 

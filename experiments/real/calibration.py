@@ -74,7 +74,7 @@ def _collective_latency(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
 
 
 def _message_times(rows: pd.DataFrame) -> list[MeasuredTime]:
-    """The latencies to and from the server, and the seconds that it needs to receive a message.
+    """The latencies to and from the server, and the seconds in which it receives a message.
 
     Where the server was idle, the time from a gradient's computation to its arrival is the latency
     plus the time to receive it. Where the message had to queue, the server's call takes only the
@@ -120,7 +120,7 @@ def _server_times(rows: pd.DataFrame, asynchronous: bool) -> list[MeasuredTime]:
 
 
 def messages_and_models(spec: RunSpec) -> tuple[float, float]:
-    """The number of latencies in a collective, and the number of transfers of a model."""
+    """How many latencies, and how many transfers of a whole model, a collective takes."""
     collective = spec.config.algorithm.build(1).collective
     workers = spec.config.cluster.workers
     if workers == 1:
@@ -130,7 +130,7 @@ def messages_and_models(spec: RunSpec) -> tuple[float, float]:
 
 
 def message_bytes(spec: RunSpec) -> float:
-    """The bytes of a message: those of the config, or else of a model."""
+    """The bytes of a message: `message_bytes` of the config, or else the bytes of a model."""
     configured = spec.config.cluster.network.message_bytes
     if configured is not None:
         return float(configured)

@@ -1,6 +1,7 @@
 """Comparison of a real run with simulations.
 
-One is on a cluster calibrated on another real run, one in the real run's own order of arrivals.
+One simulation is on a cluster calibrated on another real run, one has the real run's own order of
+arrivals.
 """
 
 import math
@@ -87,7 +88,7 @@ def total_variation(one: NDArray[np.float64], other: NDArray[np.float64]) -> flo
 
 
 class Comparison(NamedTuple):
-    """A quantity of a real run and of its simulation; a bar of NaN judges nothing."""
+    """A quantity of a real run and of its simulation. With a bar of NaN it is not judged."""
 
     quantity: str
     real: float
@@ -209,7 +210,7 @@ def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFr
 
 
 def _leave_out_times(values: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
-    """The values of a config in which the times of these keys, below `cluster`, are free."""
+    """The values of a config without the times of these keys below `cluster`."""
     for key in keys:
         values = put(values, f"cluster.{key}", NO_TIME.get(key, 0.0))
     return values

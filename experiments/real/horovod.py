@@ -176,7 +176,7 @@ def _moment(path: Path, event: Mapping[str, Any]) -> float:
 
 
 def _size_in(arguments: Any) -> float | None:
-    """The bytes of the tensor whose type and shape the end of its reduction tells."""
+    """The bytes of a tensor, from the type and the shape at the end of its reduction."""
     if not isinstance(arguments, Mapping):
         return None
     shape = SHAPE.fullmatch(str(arguments.get("shape", "")))

@@ -65,14 +65,14 @@ def _rank_of_trace(document: Mapping[str, Any]) -> Any:
 
 
 def _tell_ranks(paths: Sequence[Path]) -> None:
-    """Warn where the number in a file's name is not the rank that its place gives it."""
+    """Warn where the number in a file's name differs from the rank of the file."""
     described = describe_numbering({path.name: rank for rank, path in enumerate(paths)})
     if described is not None:
         warnings.warn(f"no file says its rank; by their names {described}", stacklevel=3)
 
 
 def _check_world_size(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> None:
-    """Warn where files speak of more or fewer workers than there are files."""
+    """Warn where files name another number of workers than there are files."""
     for path, document in zip(paths, documents, strict=True):
         info = document.get("distributedInfo")
         size = info.get("world_size") if isinstance(info, Mapping) else None
@@ -88,7 +88,7 @@ def _is_number(value: Any, kind: Any) -> bool:
 
 
 def _profiler_steps(path: Path, events: Sequence[Any]) -> dict[int, float]:
-    """Step -> seconds."""
+    """The seconds of each step in a worker's trace."""
     steps: dict[int, float] = {}
     for event in complete_events(events):
         if event.get("cat") == "gpu_user_annotation":  # the GPU's track repeats the steps
@@ -197,7 +197,7 @@ def write_import(
     """Write a table of compute times, and the synchronous config that replays it.
 
     Args:
-        network: its `cluster.network`; empty for one that takes no time.
+        network: `cluster.network` of the config; empty for a network that takes no time.
     """
     workers = int(steps["worker"].nunique())
     updates = int(steps["step"].nunique())

@@ -284,7 +284,7 @@ class Member:
 
 
 def exit_with_parent() -> None:
-    """End this process once its standard input is closed: by the parent, or by the parent's end."""
+    """End this process once its standard input is closed, by the parent or by the parent's end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 
     def wait() -> None:

@@ -153,10 +153,10 @@ def _check_value(key: str, value: Any, expected: Any) -> None:
 
 
 def _limits(spec: RunSpec, workers: int) -> tuple[float, float]:
-    """The updates and the seconds after which a run ends.
+    """The numbers of updates and of seconds after which a run ends.
 
     Raises:
-        ConfigError: it is to end at an accuracy, or its messages are smaller than a model.
+        ConfigError: the config ends at an accuracy, or its messages are smaller than a model.
     """
     config = spec.config
     stop = config.stop.build()

@@ -45,7 +45,7 @@ class SweepPlan(NamedTuple):
     """The runs of a sweep, and the expected cost of those that are missing.
 
     Attributes:
-        runs: each with its cost, or with None where its result exists already.
+        runs: each run with its cost, or with None if its result exists already.
         missing: the number of runs without a result.
         jobs: the number of runs simulated at once.
         folder: the folder of their results.
@@ -62,7 +62,7 @@ class SweepPlan(NamedTuple):
 
 
 def rough_gradients(spec: RunSpec) -> float:
-    """Gradients of each member, to within a factor of ten or so, from a run's config alone."""
+    """The number of gradients per member, to a factor of about ten, from a run's config alone."""
     config = spec.config
     stop, task = config.stop, config.task
     batch = getattr(task, "batch", 32)
@@ -77,7 +77,7 @@ def rough_gradients(spec: RunSpec) -> float:
 
 
 def rough_seconds(spec: RunSpec) -> float:
-    """Wall time, to within a factor of ten or so, from a run's config alone; nothing is run."""
+    """The wall time, to a factor of about ten, from a run's config alone; nothing is run."""
     task = spec.config.task
     seconds = CYCLE_SECONDS
     if task.learns:

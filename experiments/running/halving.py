@@ -28,7 +28,7 @@ class Rung(NamedTuple):
         scores: the mean score of each setting over seeds, by the number of its draw; greater is
             better.
         best: the numbers of the settings that go on, the best first; of the last rung the best one.
-        gradients: the number of gradients evaluated for all members.
+        gradients: the number of gradients evaluated, over all members.
     """
 
     budget: float
@@ -71,10 +71,10 @@ def halve(config: Config, simulate: Callable[[Config], Results]) -> Iterator[Run
 
 
 def _scores(results: Results, labels: Mapping[int, Mapping[str, Any]], by: str) -> dict[int, float]:
-    """The score of each draw: the mean of its members at the end, greater is better.
+    """The score of each draw: the mean of its members at the end; greater is better.
 
     Args:
-        labels: of each draw, as a run at its settings has them.
+        labels: the labels of each draw, as a run at its settings has them.
     """
     keys = list(next(iter(labels.values())))
     worst = -np.inf

@@ -43,7 +43,7 @@ class Advance(NamedTuple):
     """The progress of a run towards a limit.
 
     Attributes:
-        limit: the limit, a key of `stop`; `reached` of `total` are behind the run.
+        limit: the limit, a key of `stop`; the run has reached `reached` of `total`.
         seconds: wall time since the run was begun.
     """
 
@@ -59,7 +59,7 @@ class Advance(NamedTuple):
 
     @property
     def time_left(self) -> str:
-        """`, 0:01:02 left` at the mean speed; empty at the start."""
+        """The remaining time at the mean speed, as `, 0:01:02 left`; empty at the start."""
         if self.share == 0:
             return ""
         left = self.seconds * (1 / self.share - 1)
@@ -185,7 +185,7 @@ class SweepDisplay(ExitStack):
 
     Args:
         folder: `<out>/<name>`, where runs are stored.
-        quiet: whether only runs that failed or diverged have a line.
+        quiet: whether to print a line only for runs that failed or diverged.
     """
 
     def __init__(self, planned: Sequence[RunSpec], folder: Path, file: TextIO, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""One run, from its config to its result, and the workers that ties in time would starve."""
+"""One run, from its config to its result, and a check for workers that ties would starve."""
 
 import warnings
 from collections.abc import Callable, Container, Iterable
@@ -164,8 +164,8 @@ def run_job(
     """Simulate a run in this process, with one thread by default; an error is returned as text.
 
     Args:
-        resumable: the ids of runs of which killed processes left snapshots.
-        folders: the folders in which plugins are looked for.
+        resumable: the ids of runs whose killed processes left snapshots.
+        folders: the folders to search for plugins.
         plugins: the plugins of `__main__`, as `pack_plugins` makes them.
     """
     start = perf_counter()

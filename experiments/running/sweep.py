@@ -1,4 +1,4 @@
-"""A grid of runs: finished runs are kept, the rest is simulated, on all cores if that pays."""
+"""A grid of runs: finished runs are kept, the others are simulated, on all cores if that pays."""
 
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -45,8 +45,8 @@ class RunEnd(NamedTuple):
     Attributes:
         run: the run.
         result: None where it failed.
-        seconds: wall time of this simulation; None where the result existed already, NaN where the
-            worker that knew it has died.
+        seconds: wall time of this simulation; None if the result existed already, NaN if the worker
+            died before it reported.
         failure: the error in one line; empty where there was none.
     """
 
@@ -83,12 +83,12 @@ def sweep(
         jobs: number of runs at once, each in a process with one thread, or with as many as the
             config asks for; 1 simulates in this process. Default: all cores, but this process alone
             for ten seconds of work or less, and on a GPU.
-        backend: "loky", processes of this machine; "ray" or "dask", an engine that is running or is
-            started here.
+        backend: "loky", processes of this machine; "ray" or "dask", an engine that runs already or
+            is started here.
         tell: called with each run when it has ended.
         find: finds a finished run.
         snapshots: seconds of wall time between two snapshots of a run.
-        planned: the runs to simulate, where these are not all runs of the config.
+        planned: the runs to simulate; by default all runs of the config.
 
     Raises:
         ConfigError: one of the runs cannot be run; none has been started.

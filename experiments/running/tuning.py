@@ -27,7 +27,7 @@ def tune_and_report(config: Config, simulate: Simulate) -> tuple["pd.DataFrame",
 
     Raises:
         ConfigError: the config has no seeds to report with, `tune.by` needs a target, or it
-            compares what the runs have not measured.
+            compares a measure that the runs lack.
     """
     tuning = tuning_config(config)
     chosen = choose_settings(config, simulate(tuning, runs(tuning)))
@@ -43,7 +43,7 @@ def choose_settings(config: Config, results: Results) -> "pd.DataFrame":
     their grid), `tied` (how many others did as well) and, where `tune` has several, `target`.
 
     Raises:
-        ConfigError: `tune.by` needs a target, or compares what the runs have not measured.
+        ConfigError: `tune.by` needs a target, or compares a measure that the runs lack.
     """
     import pandas as pd
 
@@ -72,7 +72,7 @@ def chosen_settings(chosen: "pd.DataFrame") -> list[dict[str, Any]]:
 
 
 def at_chosen(results: Results, planned: Sequence[ReportingRun]) -> Results:
-    """The members of `results` that are at a chosen setting."""
+    """The members of `results` that have a chosen setting."""
     members = {run.spec.id: run.members for run in planned}
     parts = [replace(result, only=members[result.manifest["run"]]) for result in results]
     return Results(parts, results.planned)

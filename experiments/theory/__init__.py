@@ -36,7 +36,9 @@ class Forms(Generic[Found]):
         self._forms: dict[type, Callable[..., Found | None]] = {}
 
     def of(self, *classes: type) -> Callable[[Form], Form]:
-        """Register a function as the closed form of classes; None: it does not hold."""
+        """Register a function as the closed form of classes. It returns None where it does not
+        hold.
+        """
 
         def register(form: Form) -> Form:
             self._forms.update(dict.fromkeys(classes, form))

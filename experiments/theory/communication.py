@@ -126,7 +126,7 @@ def _ring_step(messages: Sequence[tuple[float, float]], rendezvous: bool) -> flo
     """The seconds of a step of a ring in the long run: see `trunk_seconds`.
 
     Args:
-        messages: the latency (s) of each node's message, and the seconds of its bytes.
+        messages: for each node, the latency (s) of its message and the seconds of its bytes.
     """
     arrivals = list(map(sum, messages))
     if rendezvous:
@@ -185,7 +185,8 @@ class LayerTimes(NamedTuple):
 def cut(
     algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
 ) -> list[LayerTimes]:
-    """The layers with parameters from the front, each with the ones without parameters behind it.
+    """The layers with parameters from the front; each includes the layers without parameters behind
+    it.
 
     In a model without parameters each layer counts as one parameter.
     """
@@ -218,7 +219,7 @@ def gradient_slices(
     """The slices of a gradient in order of computation, from the start of its backward pass.
 
     Args:
-        layers: the model's, from the front.
+        layers: the layers of the model, from the front.
         seconds: the seconds to send a slice of a number of bytes.
         notice: the seconds after which other nodes know that a slice is ready.
     """

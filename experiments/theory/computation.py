@@ -84,7 +84,7 @@ def _discrete_order_statistic(
 
 
 def _continuous(law: Distribution) -> Any:
-    """A distribution with a density, as scipy's; None for others."""
+    """The scipy distribution of a law with a density; None for other laws."""
     from scipy import stats
 
     if type(law) is Uniform:
@@ -118,7 +118,7 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
 
 
 def law_of(cluster: Cluster) -> Distribution:
-    """The distribution of compute times; if it is `Scaled`, the distribution inside it."""
+    """The distribution of compute times; of a `Scaled` one, the distribution inside."""
     if isinstance(cluster.compute, Scaled):
         return cluster.compute.law
     return cluster.compute

@@ -1,4 +1,4 @@
-"""Seconds of an update: by closed forms, as far as they hold for a config, and as measured."""
+"""Seconds per update: by closed forms, where they hold for a config, and as measured."""
 
 import math
 from collections.abc import Sequence
@@ -177,7 +177,7 @@ def _has_equal_cards(network: Network) -> bool:
 
 
 def _order(cluster: Cluster, K: int) -> float | None:
-    """The mean of the K-th smallest of P durations."""
+    """The mean of the K-th smallest of the P workers' durations."""
     return order_statistic(cluster.compute, factors_of(cluster), K)
 
 

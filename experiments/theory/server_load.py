@@ -10,12 +10,12 @@ from laggard.simulator.timing.distributions.distribution import mean_of
 
 
 class ServerLoad(NamedTuple):
-    """The gradients that workers make and a server takes in.
+    """The rates at which workers make gradients and a server can receive them.
 
     Attributes:
         workers: the number of workers.
-        made: gradients, sums of gradients or fragments that they send a second.
-        taken: messages of this kind that a server can take in a second.
+        made: the number of gradients, sums of gradients or fragments that workers send per second.
+        taken: the number of such messages that a server can receive per second.
     """
 
     workers: int

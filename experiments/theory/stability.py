@@ -115,10 +115,10 @@ def chance(config: Any) -> float | None:
 
 
 def find_failed(ended: pd.DataFrame, started: float, chance: float | None) -> pd.Series:
-    """The final rows, as of `lines.ends`, of runs that learnt nothing.
+    """Which of the final rows, as `lines.ends` gives them, belong to runs that learnt nothing.
 
-    They diverged, or have an accuracy below twice `chance`, or a loss not below `started`, the loss
-    at the start.
+    Such runs diverged, or have an accuracy below twice `chance`, or, where no accuracy was
+    measured, a loss not below `started`, the loss at the start.
     """
     learnt = ended["learnt"]
     if "test_accuracy" not in ended:
@@ -134,7 +134,8 @@ def measured_limit(lrs: np.ndarray, fails: np.ndarray, best: int) -> float | Non
     Args:
         lrs: increasing.
         fails: whether each failed.
-        best: the index of the best lr. One below it that fails is too small to learn, and no limit.
+        best: the index of the best lr. A smaller lr that fails is too small to learn, and is no
+            limit.
 
     Returns:
         None where no larger lr than the best fails; 0 where the best fails.

@@ -119,7 +119,7 @@ def constant(delay: int) -> Theory:
     simulator.PowerSGD, simulator.MindFlayer, simulator.MajorityVote,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
-    """They apply gradients of the current weights."""
+    """The staleness of methods that apply only gradients of the current weights: 0."""
     return constant(0)
 
 
@@ -198,7 +198,7 @@ def _async_pipelines(algorithm: simulator.AsyncPipelines, cluster: Cluster) -> T
 
 
 def _pushes(cluster: Cluster, K: int) -> Theory:
-    """Asynchronous pushes, K of them an update."""
+    """The staleness of asynchronous pushes, where K pushes make an update."""
     P, rates = cluster.workers, _rates(cluster)
     if K == 1 and _takes_turns(cluster):
         return constant(P - 1)
