@@ -87,7 +87,7 @@ class Knobs(NamedTuple):
 
 
 def example_of(method: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys of a method and of its topology, as its toy config has them; by default none."""
+    """The keys of a method and of its topology in its toy config; without one, the name alone."""
     try:
         document = read(find_config(f"example:methods/{method}"))
     except ConfigError:
@@ -220,7 +220,7 @@ class Playground:
 
     Attributes:
         knobs: the values of the sliders.
-        controls: a slider or a choice for each of them.
+        controls: a slider or a choice for each knob.
         result: the run that is shown, the last one that the cluster allowed.
         picture, config: its timeline and staleness, and its config as YAML.
         problem: the reason why the sliders' settings cannot be simulated, else empty.

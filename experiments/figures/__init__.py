@@ -24,7 +24,7 @@ class Entry(NamedTuple):
         name: the name of its function.
         family: the module of its function.
         title, caption: the title and the caption in reports.
-        one, several: whether reports of one run, and of several, show it; they leave it out where
+        one, several: whether reports of one run, and of several runs, show it. They leave it out if
             the function raises `ValueError`.
     """
 

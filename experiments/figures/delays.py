@@ -186,7 +186,7 @@ def _name_with_runs(line: Line) -> str:
 
 
 def _mark_theory(axes: Axes, lines: Sequence[Line], results: Sequence[Result]) -> bool:
-    """A triangle at theory's mean of each row; returns whether there is one."""
+    """Draw a triangle at the predicted mean of each row; return whether there is one."""
     has_theory = False
     for row, line in enumerate(lines):
         theory = staleness_theory(results[line.results[0]].config)
@@ -216,7 +216,7 @@ def histogram(
 
     Args:
         updates: rows as of `Result.updates`.
-        top: the largest staleness of the axis; NaN counts as 0.
+        top: the largest staleness on the axis; NaN counts as 0.
         wrap: characters in a line of the title.
         theory: drawn beside the bars.
     """
@@ -252,7 +252,7 @@ def _describe(applied: pd.Series) -> str:
 
 
 def _describe_rest(updates: pd.DataFrame, edges: np.ndarray, width: int) -> str:
-    """The gradients that a histogram does not show, and the width of its bins."""
+    """A note on the gradients that a histogram omits, and on the width of its bins."""
     texts = []
     for status in ("dropped", "cancelled"):
         count = (updates["status"] == status).sum()
@@ -278,7 +278,7 @@ def _end_of_axis(updates: pd.DataFrame) -> float:
 
 
 def _draw_theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> None:
-    """Theory's share of each bin; a triangle on the axis where only the mean is known."""
+    """Draw the predicted share of each bin; a triangle on the axis where only the mean is known."""
     style: dict[str, Any] = {"color": PALETTE[1]}
     if theory.probabilities is None:
         style |= {"markersize": 8, "clip_on": False, "zorder": 3}
@@ -294,7 +294,7 @@ def _draw_theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> N
 
 
 def _draw_over_time(axes: Axes, applied: pd.DataFrame) -> str:
-    """Each worker's staleness over time; returns a note on the workers without a colour."""
+    """Draw each worker's staleness over time; return a note on the workers without a colour."""
     means = applied.groupby("worker")["staleness"].mean()
     only_stalest = len(means) > len(PALETTE)
     coloured = list(means.index)
@@ -325,7 +325,7 @@ def _draw_over_time(axes: Axes, applied: pd.DataFrame) -> str:
 
 
 def _theory_notes(panels: list[Axes]) -> list[str]:
-    """The meaning of dashes and of theory's curves, where there are some."""
+    """Notes on the meaning of dashes and of theory's curves, where they are drawn."""
     for axes in panels:
         _, names = axes.get_legend_handles_labels()
         if any(name.startswith("theory") for name in names):
@@ -334,10 +334,10 @@ def _theory_notes(panels: list[Axes]) -> list[str]:
 
 
 def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """The phases of a gradient's life: the updates, and the seconds, that fall into each.
+    """The updates and the seconds that fall into each phase of a gradient's life.
 
-    A bar per worker for one run, a bar per run for several, or for many a bar per setting; means
-    over the applied gradients. See `phases`.
+    One run has a bar per worker, several runs a bar per run, many runs a bar per setting. Bars are
+    means over the applied gradients. See `phases`.
     """
     results = as_sequence(results)
     pools = [(name, [run]) for name, run in zip(titles(results, label), results, strict=True)]
@@ -383,7 +383,7 @@ def _rows_of_worker(
 
 
 def _describe_missing_phases(results: Runs) -> str:
-    """The reason why the last three phases are drawn as one, where they are."""
+    """Why the last three phases are drawn as one, if they are."""
     results = as_sequence(results)
     if all(has_arrivals(result.updates) for result in results):
         return ""
@@ -394,7 +394,7 @@ def _describe_missing_phases(results: Runs) -> str:
 
 
 def _stack(axes: Axes, means: list[pd.Series], form: str) -> None:
-    """Stacked bars with their sums beside them."""
+    """Draw stacked bars with their sums beside them."""
     table = pd.DataFrame(means).fillna(0.0)
     stack_bars(axes, table, PHASE_STYLES)
     totals = table.sum(axis=1).to_numpy()

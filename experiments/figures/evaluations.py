@@ -84,13 +84,13 @@ def comparison(
 
 
 def _updates_of(shown: Facets, colour: str) -> pd.DataFrame:
-    """The gradients of all runs of a colour."""
+    """The gradients of all runs that are drawn in a colour."""
     runs = sorted({run for line in shown.lines if line.colour == colour for run in line.results})
     return pd.concat([shown.results[run].updates for run in runs])
 
 
 def _compare_in_rows(shown: Facets, path: File, measure: str, target: float | None) -> Figure:
-    """A row of panels for each value of the second axis: against time, updates, and staleness."""
+    """Draw a row of panels for each value of the second axis: by time, updates and staleness."""
     looks = line_styles(shown.lines)
     height = 0.9 + 1.9 * len(shown.panels) + legend_height(shown.lines)
     with styled_figure(8, height, path) as figure:
@@ -199,7 +199,7 @@ def consensus(
         x: `time`, `updates`, `samples`, `epoch` or `bytes`.
 
     Raises:
-        ValueError: another x, or no result with a model on each node.
+        ValueError: another x, or in no result does each node have a model.
     """
     measured = [result for result in as_sequence(results) if "consensus" in result.metrics]
     if not measured:
@@ -249,7 +249,7 @@ def notes(shown: Facets) -> list[str]:
 
 
 def _column(lines: Sequence[Line], name: str, last: bool = False) -> np.ndarray:
-    """A column of all curves that have it, or its last values."""
+    """The values of a column in all curves that have it, or its last values."""
     values: list[Any] = []
     for line in lines:
         for curve in line.curves:

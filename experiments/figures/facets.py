@@ -30,8 +30,8 @@ class FacetAxis(NamedTuple):
     Attributes:
         key: the axis's key.
         named: whether the values are names.
-        texts: its value in each row of the table of members, as text, with the keys that follow
-            from it.
+        texts: its value in each row of the table of members, as text, with the keys that depend on
+            it.
     """
 
     key: str
@@ -87,8 +87,8 @@ def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool 
 
     Args:
         label: names a run; these names have the colours.
-        of_runs: whether the figure shows runs alone, so that what differs between members of a run
-            is not an axis.
+        of_runs: whether the figure shows only whole runs; keys that differ between members of a run
+            are then no axes.
 
     Raises:
         ValueError: two results cannot be told apart, or an axis has too many values.
@@ -113,7 +113,7 @@ def facets(results: Sequence[Result], label: Label | None = None, of_runs: bool 
 
 
 def refuse_panels(shown: Facets) -> None:
-    """Refuse results for a figure that has no panels.
+    """Refuse results that need several panels.
 
     Raises:
         ValueError: they need several.
@@ -215,7 +215,7 @@ def _places(axes: Sequence[FacetAxis]) -> FacetPlaces:
 
 
 def _may_have_dashes(axis: FacetAxis, colours: int) -> bool:
-    """Whether a reader can tell the values of `axis` apart by dashes, beside that many colours."""
+    """Whether dashes can distinguish the values of `axis`, beside that many colours."""
     count = len(axis.values)
     if axis.key == LR and colours * count > MAX_LINES_WITH_RATES:
         return False

@@ -114,7 +114,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
 
 
 def _panels_in_a_row(table: pd.DataFrame, x: str) -> int:
-    """The panels of one row: those of a value of the first of two keys, where they fit."""
+    """The number of panels per row: those of one value of the first of two keys, where they fit."""
     panels = int(table["panel"].nunique())
     lengths = table["panel"].str.count(", ")
     last = int(table["panel"].str.rpartition(", ")[2].nunique())
@@ -128,7 +128,7 @@ def _panels_in_a_row(table: pd.DataFrame, x: str) -> int:
 def _colour_map(
     values: pd.Series, measure: str, results: Sequence[Result]
 ) -> tuple[ScalarMappable, str]:
-    """The colours of all cells, and the end of the colour bar beyond which some lie.
+    """The colour map of all cells, and the end of its colour bar that values exceed, if any.
 
     Losses are on a log scale where they span a factor of 30; those above the initial loss have one
     colour, as nothing was learnt.
@@ -216,7 +216,7 @@ def _draw_panel(
 
 
 def _name_settings(axes: Axes, xs: list[Any], ys: list[Any], width: float) -> None:
-    """Name columns and rows; the names of columns are turned where they would touch."""
+    """Name columns and rows; rotate the names of columns if they would overlap."""
     names = [label_text(value) for value in xs]
     lengths = [(len(left) + len(right)) / 2 + 1 for left, right in pairwise(names)]
     rotation = 0
@@ -242,7 +242,7 @@ def draw_cells(
     colours: ScalarMappable,
     fontsize: float,
 ) -> None:
-    """Coloured cells of side 1 with their texts.
+    """Draw coloured cells of side 1 with their texts.
 
     Args:
         values: `(rows, columns)`, from below; NaN leaves a cell empty.
@@ -267,7 +267,7 @@ def draw_cells(
 
 
 def draw_steps(axes: Axes, places: np.ndarray, label: str) -> None:
-    """A step line with a step per row, at these places of columns."""
+    """Draw a step line with a step per row, at these positions along the columns."""
     rows = np.arange(len(places) + 1)
     style: dict[str, Any] = {"orientation": "horizontal", "baseline": None, "clip_on": False}
     axes.stairs(places, rows, color="white", linewidth=4, **style)
@@ -275,7 +275,7 @@ def draw_steps(axes: Axes, places: np.ndarray, label: str) -> None:
 
 
 def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
-    """The values of a key in the order of its axis: numbers grow, names are read from above."""
+    """The values of a key in the order of its axis: numbers ascend, names are read from the top."""
     values = sorted(column.dropna().unique(), key=order)
     if upwards and isinstance(values[0], str):
         values.reverse()

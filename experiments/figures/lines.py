@@ -29,7 +29,7 @@ class Line(NamedTuple):
         curves: its tables, with the index of the result in `run`.
         dash: the setting that has its dashes, if any.
         panel: the name of its panel, if there are several.
-        best: the values that were chosen for it, of keys that are drawn at their best.
+        best: the chosen values of the keys that are drawn at their best.
     """
 
     colour: str
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
     @property
     def results(self) -> list[int]:
-        """The indices of the results that the curves are from."""
+        """The indices of the results to which the curves belong."""
         return sorted({int(curve["run"].iloc[0]) for curve in self.curves})
 
     @property
@@ -52,11 +52,12 @@ class Line(NamedTuple):
         return self.name
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-        """The points of the first curve that all curves reach, and the values of all curves there.
+        """The points of the first curve up to the end of the shortest curve, and all curves' values
+        there.
 
-        The last is where the first of them ends: curves against seconds end at times of their own.
-        A value that was not measured, as a training loss without a gradient since the last
-        evaluation, is interpolated. After the last finite value of a curve its values are NaN.
+        Curves against seconds end at different times. A value that was not measured, as a training
+        loss without a gradient since the last evaluation, is interpolated. After the last finite
+        value of a curve its values are NaN.
 
         Returns:
             Points `(points,)` and values `(curves, points)`.
@@ -103,7 +104,7 @@ def measures_of(results: Sequence[Result]) -> list[str]:
 
 
 def measures_in(tables: Sequence[pd.DataFrame]) -> list[str]:
-    """The measures that all these metrics have; without any, the number of samples."""
+    """The measures that all these tables have; without any, the number of samples."""
     measures = [name for name in LEARNT if all(_is_measured(table, name) for table in tables)]
     return measures or ["samples"]
 
@@ -156,7 +157,7 @@ def titles(results: Sequence[Result], label: Label | None = None) -> list[str]:
 def pool_seeds(
     results: Sequence[Result], label: Label | None = None
 ) -> list[tuple[str, list[Result]]]:
-    """The results with a name, as in `titles`; those that differ only in their seeds together."""
+    """The results by name, as in `titles`; results that differ only in seeds are one entry."""
     if label:
         return [(label(result), [result]) for result in results]
     pools: dict[Any, tuple[str, list[Result]]] = {}

@@ -79,7 +79,7 @@ def topology(results: Runs, path: File = None) -> Figure:
 
 
 def _merge_costs(same: list[Drawing]) -> Drawing:
-    """One drawing of results that differ in size or bandwidth but share a graph."""
+    """Merge the drawings of results that share a graph but differ in size or bandwidth."""
     costs = list(dict.fromkeys(drawing.cost for drawing in same))
     if len(costs) == 1:
         return same[0]
@@ -148,7 +148,7 @@ def _between_machines(edges: nx.DiGraph, network: Network, workers: int) -> nx.M
 
 
 def busiest(graph: nx.DiGraph) -> tuple[int, int]:
-    """The most models that any card sends in one step, and the most that any receives."""
+    """The largest number of models that a card sends in one step, and that a card receives."""
     sent = max((degree for _, degree in graph.out_degree()), default=0)
     received = max((degree for _, degree in graph.in_degree()), default=0)
     return sent, received
@@ -175,7 +175,9 @@ def with_unit(seconds: float) -> str:
 
 
 def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> Mapping[int, Place]:
-    """A grid for a torus, springs for a graph of a file, else a circle; servers in the middle."""
+    """The positions of nodes: a grid for a torus, a spring layout for a graph in a file, else a
+    circle; servers are in the middle.
+    """
     if isinstance(graph, Torus):
         rows = graph.rows or _nearest_divisor(workers)
         columns = workers // rows
@@ -204,7 +206,7 @@ def _nearest_divisor(number: int) -> int:
 
 
 def draw_topology(axes: Axes, drawing: Drawing) -> None:
-    """Nodes with their ranks, and an edge or an arrow per pair."""
+    """Draw nodes with their ranks, and an edge or an arrow per pair."""
     graph, places = drawing.graph, drawing.places
     crowded = len(graph) > MAX_NAMED_NODES
     size = max(60, 260 - 5 * len(graph))
@@ -305,7 +307,7 @@ class Load(NamedTuple):
 
     @property
     def exceeds_bandwidth(self) -> bool:
-        """Whether a bin holds more than its row carries, as messages are spread evenly."""
+        """Whether a bin exceeds the bandwidth. It may, since messages are spread evenly."""
         return self.is_share and bool((self.rates > 100.5).any(axis=None))
 
 
@@ -416,7 +418,7 @@ def _card(rank: int, host_size: int) -> str:
 
 
 def _sum_into_bins(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
-    """The bytes in each bin: each message's, spread evenly from sending to arrival."""
+    """The bytes in each bin; the bytes of a message are spread evenly from sending to arrival."""
     sent, arrived, size = messages[["sent", "arrived", "bytes"]].to_numpy(float).T
     took = arrived - sent
     at_once = took <= 0

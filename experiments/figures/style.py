@@ -45,7 +45,7 @@ GREY, LIGHT = "#666666", "#bbbbbb"
 
 
 def _two_or_five(value: float, _: object) -> str:
-    """The number, if its first digit is 2 or 5."""
+    """The label of a tick: the number if its first digit is 2 or 5, else empty."""
     if f"{value:e}"[0] in "25":
         return f"{value:g}"
     return ""
@@ -171,7 +171,7 @@ def check_count(names: Sequence[str], limit: int, items: str) -> None:
 
 
 def omission_note(names: Sequence[str], items: str = "") -> str:
-    """A note that names what is not in the figure; empty where everything is shown."""
+    """A note that names what the figure omits; empty if it omits nothing."""
     if not names:
         return ""
     listed = [shorten(name, 40) for name in names[:MAX_OMITTED_NAMES]]
@@ -182,7 +182,7 @@ def omission_note(names: Sequence[str], items: str = "") -> str:
 
 
 def name_ticks(axis: Axis, places: Any, names: Iterable[object], **options: Any) -> None:
-    """Name these places of an axis; dollar signs are shown."""
+    """Name these places of an axis; dollar signs are plain text."""
     axis.set_ticks(places, [str(name).replace("$", r"\$") for name in names], **options)
 
 

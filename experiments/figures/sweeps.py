@@ -1,5 +1,5 @@
-"""An outcome along one swept key: learning by learning rate, seconds of an update, or to a target, by
-workers.
+"""An outcome along one swept key: the result by learning rate; seconds per update, or to a target,
+by workers.
 """
 
 import math
@@ -138,7 +138,7 @@ def _cliff_notes(table: pd.DataFrame, by: str, top: float | None) -> list[str]:
 def _draw_lines(
     axes: Axes, table: pd.DataFrame, by: str, values: Sequence[Any], name: str, top: float | None
 ) -> None:
-    """A line for each value of the key `by`, or one for all where it has none."""
+    """Draw a line for each value of the key `by`, or one line for all if it has no values."""
     if not values:
         _draw_cliff(axes, table, PALETTE[0], 0, "mean", top)
     colours: Any = PALETTE
@@ -155,12 +155,12 @@ def _draw_lines(
 def _draw_cliff(
     axes: Axes, table: pd.DataFrame, colour: Any, place: int, label: str | None, top: float | None
 ) -> None:
-    """The mean at each learning rate and its interval, and crosses where a seed is lost.
+    """Draw the mean at each learning rate and its interval, and crosses where a seed is lost.
 
     Args:
         place: the index of the line, which chooses its marker and dash.
-        top: the loss above which a run is lost; None of an accuracy. Means of losses are those of
-            their logarithms.
+        top: the loss above which a run is lost; None for an accuracy. Losses are averaged as
+            logarithms.
     """
     learnt = table["learnt"]
     if top is not None:
@@ -232,7 +232,7 @@ def scaling(results: Runs, path: File = None) -> Figure:
 
 
 def _draw_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence[Result]) -> bool:
-    """Seconds of an update in one panel; returns whether theory has a line for one bandwidth."""
+    """Draw the seconds per update in one panel; return whether theory has a line in it."""
     has_theory = False
     for index, speed in enumerate(sorted(table[BANDWIDTH].unique())):
         rows = table[(table["panel"] == panel) & (table[BANDWIDTH] == speed)]
@@ -301,7 +301,7 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
 
 
 def _name_setting(keys: Sequence[str], setting: Sequence[Any]) -> str:
-    """The values of `keys` as text; of no keys, what the line is."""
+    """The values of `keys` as text; without keys `mean`."""
     texts = []
     for key, value in zip(keys, setting, strict=True):
         texts.append(label_text(value, key))
@@ -311,7 +311,7 @@ def _name_setting(keys: Sequence[str], setting: Sequence[Any]) -> str:
 def _draw_target_times(
     axes: Axes, rows: pd.DataFrame, name: str, place: int
 ) -> list[tuple[float, float]]:
-    """One line of `target_time`; its first point, or nothing where no number of workers has one."""
+    """Draw one line of `target_time`; return its first point, or nothing if it has no points."""
     style: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "markersize": 4}
     marker = MARKERS[place % len(MARKERS)]
     dashes = DASHES[place % len(DASHES)]

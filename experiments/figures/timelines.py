@@ -95,7 +95,7 @@ def occupation(results: Runs, path: File = None, label: Label | None = None) -> 
 
 
 def stack_bars(axes: Axes, table: pd.DataFrame, styles: Mapping[str, Mapping[str, Any]]) -> None:
-    """A bar for each row from the top, with a part for each column, in the order of `styles`."""
+    """Draw a bar for each row from the top, divided by columns in the order of `styles`."""
     left = np.zeros(len(table))
     for name, style in styles.items():
         if name not in table:
@@ -177,7 +177,7 @@ def _ranks(result: Result, workers: Sequence[int] | None, limit: int) -> list[in
 
 
 def _in_window(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
-    """The gradients of which a part lies in the window."""
+    """The gradients that overlap the window."""
     return updates[window.meets(updates["started"], updates["time"])]
 
 
@@ -203,8 +203,8 @@ def _describe_rows(groups: list[tuple[Result, list[int]]]) -> list[str]:
 
 
 def _end_of_window(result: Result, ranks: Sequence[int], start: float) -> float:
-    """The moment (s) at which a worker's 30th gradient since `start` has ended, or the last
-    gradient's end.
+    """The first moment (s) at which a worker has ended 30 gradients since `start`, or the end of
+    the last gradient.
     """
     updates = result.updates
     ended = updates[updates["worker"].isin(ranks) & (updates["time"] >= start)]
@@ -223,7 +223,7 @@ def _draw_rows(
     window: TimeWindow,
     colours: ScalarMappable,
 ) -> None:
-    """A row per rank, and one of updates where servers make them."""
+    """Draw a row per rank, and a row of updates where servers make them."""
     ended = _in_window(updates[updates["worker"].isin(ranks)], window)
     rows = ended["worker"].map(list(ranks).index)
     computed = ended["computed"].fillna(ended["time"])
@@ -244,7 +244,7 @@ def _draw_rows(
 def _draw_messages(
     axes: Axes, messages: pd.DataFrame, ranks: Sequence[int], window: TimeWindow
 ) -> str:
-    """A line from the sender's row to the receiver's; servers are one row, below the workers'.
+    """Draw a line from the sender's row to the receiver's; servers share a row below the workers.
 
     Returns:
         A note where there are too many to draw.
@@ -267,7 +267,9 @@ def _draw_messages(
 
 
 def _draw_bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None:
-    """A bar while a gradient is computed, coloured by its staleness, then thin ones to its end."""
+    """Draw a thick bar while a gradient is computed, coloured by staleness, then thin ones to its
+    end.
+    """
     applied = applied_gradients(ended)
     staleness = colours.to_rgba(applied["staleness"].to_numpy())
     _draw_computing(axes, applied, "computing", {"color": staleness})
@@ -357,7 +359,7 @@ def has_arrivals(updates: pd.DataFrame) -> bool:
 
 
 def _borders(applied: pd.DataFrame) -> dict[str, pd.Series | None]:
-    """The moment (s) at which each phase ends, in their order; None for the gradient's end."""
+    """For each phase, in order, the moment (s) at which it ends; None for the gradient's end."""
     computed = applied["computed"].fillna(applied["time"])
     borders: dict[str, pd.Series | None] = {"network down": applied["started"], "compute": computed}
     if not has_arrivals(applied):

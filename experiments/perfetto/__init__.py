@@ -2,9 +2,9 @@
 updates.
 
 A machine is a process. It has a thread for its computations, one for each direction of its card,
-and one for the updates of its model. Slices that overlap go to further lanes. Arrows lead from a
-gradient's computation over the message that carried it to the update that it made part of. Learning
-curves are above them.
+and a thread for the updates of its model. Slices that overlap go to further lanes. Arrows lead from
+a gradient's computation over the message that carried it to the update that it made part of.
+Learning curves are above them.
 
 Source: Trace Event Format, Google, section "Event Types"; timestamps are microseconds, here to the
 nanosecond.
@@ -50,7 +50,7 @@ LEARNING_TRACK = 1
 
 
 class Track(NamedTuple):
-    """A lane of what a machine does, and the process and the thread that stand for it."""
+    """A lane of a machine's slices of one kind, and the process and thread that show it."""
 
     rank: int
     kind: str
@@ -115,7 +115,7 @@ def _slices(slices: pd.DataFrame) -> Iterator[Event]:
 
 
 def _curves(metrics: pd.DataFrame, window: TimeWindow) -> Iterator[Event]:
-    """The metrics of the first member of the ensemble, a counter each."""
+    """The metrics of the first member of the ensemble, each as a counter."""
     first_member = metrics["member"] == 0
     first = metrics[first_member & window.meets(metrics["time"], metrics["time"])]
     first = first.assign(ts=nanoseconds(first["time"]))

@@ -200,7 +200,7 @@ def labels(results: Sequence[Result]) -> list[str]:
 
 
 def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """The main facts: of one run its outcome, of several their number and the highest accuracy."""
+    """The main facts: the outcome of one run, or the number of runs and their highest accuracy."""
     final = as_results(results).final
     accuracy = []
     if "test_accuracy" in final and final["test_accuracy"].notna().any():

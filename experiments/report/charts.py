@@ -81,8 +81,8 @@ class Charts(NamedTuple):
 
     Attributes:
         library: Bokeh itself, as inline scripts.
-        script: makes the charts.
-        places: the element of each chart.
+        script: the script that makes the charts.
+        places: the HTML element of each chart.
     """
 
     library: str
@@ -150,7 +150,9 @@ def _chart_of_curves(lines: Sequence[Line], measure: str, chosen: IndexFilter) -
 
 
 def _columns_of_curves(lines: Sequence[Line], measure: str) -> dict[str, list[Any]]:
-    """A row per line: its look, and against each axis its mean and the outline of its band."""
+    """The columns of the curves, a row per line: look, mean, and outline of the band along each
+    axis.
+    """
     looks = line_looks(lines)
     columns: dict[str, list[Any]] = {
         "name": [line.title for line in lines],
@@ -185,7 +187,7 @@ def draw_timelines(results: Sequence[Result], most: int) -> Any:
 
     Args:
         results: a run for each choice of the page; the first is shown.
-        most: gradients of a run that the chart holds, from the start.
+        most: the largest number of gradients of a run in the chart, from the start.
     """
     updates = [result.updates.sort_values("started").head(most) for result in results]
     stalest = [int(rows["staleness"].max()) for rows in updates if len(rows)]
@@ -213,7 +215,7 @@ def draw_timelines(results: Sequence[Result], most: int) -> Any:
 
 
 def _draw_gradients(chart: Any, rows: pd.DataFrame, name: str, top: int) -> Any:
-    """Draw the bars of a run; returns those of computing.
+    """Draw the bars of a run; return the bars of computing.
 
     Args:
         rows: gradients in the order of their starts.

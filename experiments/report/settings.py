@@ -81,7 +81,7 @@ class Ranking(NamedTuple):
 
 
 def settings_table(results: Results) -> Ranking:
-    """The ranking of the settings, and those of learning rates that are not the best."""
+    """The ranking of the settings, and below it those at learning rates that are not the best."""
     ranked = rank(results)
     rows = _setting_rows(ranked, is_best=True)
     if is_tuned(results):

@@ -36,8 +36,8 @@ def format_setting(value: Any) -> str:
 
 
 def label_text(value: Any, key: str = "") -> str:
-    """A setting in a sentence or a figure: `lr = 0.1`, `bandwidth = 1 MB/s`, or without a key `0.1`;
-    a text alone; empty for a key that a run lacks.
+    """A setting in a sentence or a figure: `lr = 0.1`, `bandwidth = 1 MB/s`; without a key `0.1`.
+    Text stands without its key; a key that a run lacks gives an empty text.
     """
     if isinstance(value, str):
         return value
@@ -59,7 +59,7 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     """A number with its unit and a prefix: 125 MB/s; inf is `unlimited`.
 
     Args:
-        digits: significant ones.
+        digits: significant digits.
     """
     if math.isinf(value):
         return "unlimited"
@@ -107,7 +107,7 @@ def format_estimate(
     """An estimate in a table, its value times `scale`.
 
     Args:
-        show_n: whether to print n; a note does where it is the same in all cells.
+        show_n: whether to print n; if all cells have the same n, a note says so instead.
         is_share: whether it is at most 1, as in `statistics.interval`.
 
     Example:
@@ -162,7 +162,7 @@ def _format_counts(estimate: Estimate, show_n: bool) -> str:
 
 
 def _format_end(value: float) -> str:
-    """An end of an interval by three digits, without a power of ten where its mean has none."""
+    """An end of an interval in three digits, without a power of ten if its mean has none."""
     text = f"{value:.3g}"
     if 1e3 <= abs(value) < 1e9:
         return f"{float(text):.0f}"

@@ -167,7 +167,7 @@ def named_results(results: Results) -> "Iterator[tuple[str, Result]]":
 
 
 def goodput(result: Result) -> float:
-    """The mini-batches applied, over those of workers that compute all the time at full speed."""
+    """The number of applied mini-batches, over the number that workers compute without a pause."""
     cluster = result.config.build_cluster()
     seconds: float = result.manifest["mileage"]["time"]
     applied: int = result.manifest["gradients"]["applied"]
@@ -207,12 +207,12 @@ def staleness(results: Results) -> "pd.DataFrame":
 
 
 def waiting(results: Results) -> "pd.Series":
-    """The share (0 to 1) of their time that each run's workers waited, by the name of the run."""
+    """The share (0 to 1) of time that each run's workers waited, by the name of the run."""
     return state_shares(results)["waiting"]
 
 
 def state_shares(results: Results) -> "pd.DataFrame":
-    """The shares (0 to 1) of their time that each run's workers spent in each of `STATES`."""
+    """The share (0 to 1) of time that each run's workers spent in each of `STATES`."""
     workers = results.scan("workers")
     seconds = workers.groupby(workers["run"].astype(str))[list(STATES)].sum()
     return shares(seconds)

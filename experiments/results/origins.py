@@ -1,6 +1,6 @@
 """The origin of a result: versions, checkout, machine, and the arithmetic of its gradients.
 
-Results with one id may differ in their last digits where these differ; a remark says so.
+Where these differ, results with one id may differ in their last digits; a remark says so.
 """
 
 import platform
@@ -25,7 +25,7 @@ COMMIT_DIGITS = 12
 
 
 def machine_and_versions(task: Task) -> dict[str, Any]:
-    """The circumstances on which the last bits of a result may depend."""
+    """The machine, versions and arithmetic on which the last bits of a result may depend."""
     import torch
 
     from laggard.models.backends.batched import describe
@@ -113,7 +113,7 @@ def _other_arithmetic(results: Sequence[Result]) -> list[str]:
 
 
 def _mixtures(results: Sequence[Result]) -> list[str]:
-    """Circumstances in which the results differ, though no config decides them."""
+    """Remarks on origins in which the results differ although no config decides them."""
     circumstances = {"torch": Counter[str](), "cpu": Counter[str](), "compiler": Counter[str]()}
     for result in results:
         manifest = result.manifest

@@ -74,9 +74,10 @@ def _final_measures(results: Results) -> list[str]:
 
 
 def _rank(table: Table, row: Setting, value: str) -> tuple[float, float]:
-    """A sort key, the best first: for a time the most seeds that reach it, then the least time.
+    """A sort key, the best first. For a time: the number of seeds that reach it, then the least
+    time.
 
-    Rows of which no seed reached the target are ordered by the accuracy or the loss at the end.
+    Rows without a seed that reached the target are ordered by the final accuracy or loss.
     """
     estimate = table.cells[row, (), value]
     if value == "time_to" and not estimate.reached:

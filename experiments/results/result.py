@@ -130,7 +130,7 @@ class Result(Shown):
         path: its folder.
         manifest: the hashes of its files, and how the run ended.
         labels: its coordinates in the sweep, if it belongs to one.
-        given: the run's config, if already parsed.
+        given: the run's config, if it has been parsed already.
         only: the members to which the result is restricted; None for all.
 
     Raises:
@@ -192,7 +192,7 @@ class Result(Shown):
         return self
 
     def setting(self, key: str) -> Any:
-        """The value of a dotted key of the config; the stored config is not checked for it."""
+        """The value of a dotted key of the stored config, which is not checked."""
         value: Any = self.manifest["settings"] if self.given is None else self.given
         for name in key.split("."):
             value = value[name] if isinstance(value, Mapping) else getattr(value, name)
@@ -347,9 +347,10 @@ def load_result(path: str | Path) -> Result:
 
 
 def find_run(spec: RunSpec, out: str | Path) -> Result | None:
-    """The finished run in `out`, if it is intact and has the messages that the config asks for.
+    """The finished run of `spec` in `out`; None unless it is intact and records what the config
+    asks.
 
-    The files of its data set, if they are there, must be those of the run.
+    If the files of its data set exist, their hash must be that in the manifest.
     """
     try:
         result = open_run(spec.folder(out))
@@ -366,7 +367,7 @@ def find_run(spec: RunSpec, out: str | Path) -> Result | None:
 
 
 def hash_of_data(config: Config) -> str | None:
-    """The hash of the files of a data set that the config names without a file, if they exist."""
+    """The hash of the files of a published data set, such as MNIST, if they exist."""
     dataset = getattr(config.task, "dataset", None)
     if dataset is None:
         return None

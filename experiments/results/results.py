@@ -273,7 +273,7 @@ def common_question(results: Iterable[Result]) -> str:
 
 
 def _select(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:
-    """The members of a result with a wanted value of `key`; None if there are none."""
+    """The result restricted to members with a wanted value of `key`; None if there are none."""
     if key in result.swept and key not in result.labels:
         members = result.members
         matches = members.loc[members[key].isin(wanted), "member"]

@@ -21,7 +21,7 @@ class RunTable(NamedTuple):
     Attributes:
         path: the file.
         run: the entry of the column `run`.
-        labels: constants of the run, a column each where the file has none of that name.
+        labels: constants of the run; each is a column, unless the file has a column of that name.
         members: the members that are wanted; None for all.
         check: compares the file with its hash.
     """

@@ -30,7 +30,7 @@ class Best:
         overall: each seed at the setting that is best on all seeds.
         table: a row per setting of the other keys: these keys, the setting that is best on all
             seeds, `edge` (chosen keys at an end of their grid: the optimum may lie beyond) and
-            `tied` (number of other settings that did as well).
+            `tied` (number of other settings with an equal score).
         notes: the notes for the reader: edges, ties, choices that depend on a seed.
     """
 
@@ -171,7 +171,7 @@ def _count_seeds(measured: pd.DataFrame, seed: str | None) -> int:
 def _choose_without_each_seed(
     members: pd.DataFrame, keys: Sequence[str], by: str, seed: str | None
 ) -> list[dict[str, Any]]:
-    """For each seed the setting that is best on the others, of those that the seed has."""
+    """For each seed the best setting on the other seeds, among the settings that the seed has."""
     if seed is None:
         choice = _choose_setting(members, keys, by)
         return [{key: choice[key] for key in keys}]
@@ -191,7 +191,7 @@ def _choose_without_each_seed(
 def _other_choices(
     by_seed: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """The settings that are best without some seed, other than that which is best on all."""
+    """The settings that are best without some seed, except the one that is best on all seeds."""
     texts = []
     for settings in by_seed:
         others = {key: settings[key] for key in chosen}
@@ -221,7 +221,7 @@ def _is_at_edge(value: Any, column: pd.Series) -> bool:
 
 
 def _has_order(value: Any) -> bool:
-    """Whether a setting has a place in an order, as numbers have; true and false have none."""
+    """Whether a setting can be ordered: numbers can, true and false cannot."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -286,7 +286,7 @@ def _choice_notes(
 
 
 def _distinct(rows: Iterable[Mapping[str, Any]], remark: str) -> list[Any]:
-    """The remarks of the rows that have one."""
+    """The different remarks of rows, without empty ones."""
     return list(dict.fromkeys(row[remark] for row in rows if row[remark]))
 
 
@@ -297,7 +297,7 @@ def _at(rows: Iterable[Mapping[str, Any]], remark: str, value: Any) -> list[Mapp
 def _group_choices(
     rows: Sequence[Mapping[str, Any]], others: Sequence[str], keys: Sequence[str]
 ) -> dict[str, str]:
-    """The chosen setting -> the settings of the other keys for which it was chosen."""
+    """For each chosen setting, the settings of the other keys for which it was chosen."""
     choices: dict[str, list[str]] = {}
     for row in rows:
         chosen = _setting_text({key: row[key] for key in keys})

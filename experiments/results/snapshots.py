@@ -90,9 +90,10 @@ def write_snapshot(path: Path, snapshot: Snapshot, made_by: Mapping[str, Any]) -
 
 
 def _without_sharing(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors on the CPU, copied only where they share memory, which safetensors refuses.
+    """The tensors on the CPU. Only tensors that share memory are copied, since safetensors refuses
+    them.
 
-    They may be most of what the run holds, so that copies of all would double its memory.
+    Tensors may be most of a run's memory, and copies of all would double it.
     """
     own = []
     taken = set()

@@ -133,7 +133,7 @@ def private_folder(spec: RunSpec, out: str | Path) -> Path:
 def start_run(
     spec: RunSpec, out: str | Path, fresh: bool = False, scan: bool = True
 ) -> Iterator[Path]:
-    """Yield the private folder of a run, with `config.yaml`; it is removed afterwards.
+    """Yield the private folder of a run, which holds `config.yaml`; remove the folder afterwards.
 
     The last snapshot of a process of this host that was killed is moved there, unless `fresh`.
     After an interrupt the folder stays if it holds a snapshot.
@@ -237,7 +237,8 @@ def _swept_columns(spec: RunSpec, outcome: Outcome) -> dict[str, np.ndarray]:
 
 
 def publish(private: Path, path: Path) -> None:
-    """Rename the private folder to `path`; files there that are not the run's are moved over.
+    """Rename the private folder to `path`; move other files than a run's from an earlier folder to
+    it.
 
     Raises:
         OSError: it cannot be done.
@@ -290,9 +291,9 @@ def remove_stale(path: Path) -> frozenset[str]:
 
 
 def _owner_of(folder: Path) -> int | None:
-    """The process of this host whose private folder it is; None where it is another file.
+    """The process of this host that owns a private folder; None for any other file.
 
-    A link is none: laggard makes no links, so what it leads to is another's.
+    A link does not count: laggard makes no links, so somebody else owns its target.
     """
     if folder.is_symlink():
         return None
@@ -304,7 +305,7 @@ def _owner_of(folder: Path) -> int | None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether it is a private folder of a process of this host that has ended."""
+    """Whether a folder is the private folder of a process of this host that has ended."""
     process = _owner_of(folder)
     return process is not None and not alive(process)
 

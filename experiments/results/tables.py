@@ -69,8 +69,8 @@ class Table:
 
     @property
     def records(self) -> pd.DataFrame:
-        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and the
-        other fields of `Estimate`.
+        """A row per cell: the keys, `measure`, `value`, the ends `low` and `high` of its 95 %
+        interval, and the other fields of `Estimate`.
         """
         records = []
         for (row, column, value), estimate in self.cells.items():
@@ -428,7 +428,7 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Text without Markdown or HTML; an underscore within a word is plain."""
+    """Escape Markdown and HTML in a text; an underscore within a word needs no escape."""
     return re.sub(r"[\\`*\[\]<|~$&#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
 
 
@@ -439,7 +439,7 @@ def csv(table: Table) -> str:
 
 
 def _escape_formula(cell: Any) -> Any:
-    """A cell that a spreadsheet takes for text, not for a formula."""
+    """A cell that a spreadsheet reads as text, not as a formula."""
     if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")):
         return f"'{cell}"
     return cell
