@@ -56,7 +56,7 @@ BandwidthUnit = Literal["bytes/s", "kB/s", "MB/s", "GB/s", "kbit/s", "Mbit/s", "
 
 
 class AmbiguousUnitError(ValueError):
-    """A spelling that may mean bits or bytes, minutes or a minimum, a time or a rate."""
+    """A spelling that may mean bits or bytes, minutes or a minimum, or a time or a rate."""
 
 
 class Unit(NamedTuple):
@@ -126,8 +126,8 @@ def unit_in_name(name: str, quantity: str) -> tuple[str, Unit | None]:
     `duration_ms`, `durationMs`, `time (us)`, `t [s]`, `ms`, `time_ms_mean`, `ms/batch`.
 
     Raises:
-        AmbiguousUnitError: the unit may mean bits or bytes, minutes or a minimum, or the name may
-            be that of a rate.
+        AmbiguousUnitError: the unit may mean bits or bytes, or minutes or a minimum, or the name
+            may denote a rate.
 
     Example:
         >>> unit_in_name("durationMs", "time")[0], unit_in_name("from", "time")
@@ -182,12 +182,13 @@ def _time_among_words(name: str) -> Unit | None:
     """The unit of time that is a word of a name; None where there is none.
 
     Raises:
-        AmbiguousUnitError: there are several, it is a word too, or the name is that of a rate.
+        AmbiguousUnitError: the name has several units, a unit that is also a word, or the unit of a
+            rate.
     """
     words = [word for word in WORD_ENDS.split(re.sub("(?<=[a-z])(?=[A-Z])", "_", name)) if word]
     rates = [word for word in words if word.casefold() in RATES]
     if rates:
-        raise AmbiguousUnitError(f"{rates[0]} in {name} is that of a rate")
+        raise AmbiguousUnitError(f"{rates[0]} in {name} is the unit of a rate")
     units = set[Unit]()
     for word in words:
         # a single letter is a name more often than a unit, and `second` often counts

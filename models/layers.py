@@ -175,7 +175,7 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
             has, gives = gives, has
             remedy = "transformer"
         raise ValueError(
-            f"model: expected one that predicts {has}, as the data has them, got {gives}: "
+            f"model: expected one that predicts {has}, as the labels of the data set, got {gives}: "
             f"use {remedy}"
         )
 

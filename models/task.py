@@ -335,7 +335,7 @@ def _make_shards(
         workers = 1
     if workers is None:
         divides = f"partition {partition} divides the training set among workers"
-        raise ValueError(f"workers = None, but {divides}: give their number")
+        raise ValueError(f"workers = None, but {divides}: give the number of workers")
     keys = dataset.train_y.cpu().numpy()
     if isinstance(partition, ByWriter):
         if dataset.writers is None:

@@ -66,7 +66,7 @@ class Vision:
             return describe_module(module, shape, classes)
         except (RuntimeError, AssertionError):
             size = " x ".join(map(str, shape[1:]))
-            expected = f"expected one that takes images of {size} pixels"
+            expected = f"expected a network that takes images of {size} pixels"
             raise ValueError(f"network = {self.network}: {expected}") from None
 
 

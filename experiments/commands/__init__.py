@@ -76,7 +76,7 @@ def add_out(parser: ArgumentParser) -> None:
 def add_scale(parser: ArgumentParser) -> None:
     """Add the option that chooses one of a config's `scales`."""
     parser.add_argument(
-        "--scale", metavar="NAME", help="make the changes of one of the config's scales"
+        "--scale", metavar="NAME", help="apply the changes of one of the config's scales"
     )
 
 

@@ -76,7 +76,7 @@ def _warn_of_equal_weights(path: str, planned: "Sequence[RunSpec]") -> None:
             problem = "workers hold different numbers of samples, and their models count equally"
             print(
                 f"{path}: warning: algorithm.weighting: {run.title}: {problem}; "
-                "set it to samples, as federated averaging has it",
+                "set it to samples, as in federated averaging",
                 file=sys.stderr,
             )
             return
@@ -114,7 +114,7 @@ def _note_members(path: str, planned: "Sequence[RunSpec]") -> None:
         text += f" to {high:.3g}"
     note = f"in the long run {text} % of the workers are up"
     if low == 0:
-        note += "; with downtime: null none comes back"
+        note += "; as downtime is null, none of them returns"
     print(f"{path}: cluster.members: {note}")
 
 

@@ -36,7 +36,11 @@ def league_arguments(parser: ArgumentParser) -> None:
         "computes within the time limit (default: 25)",
     )
     parser.add_argument(
-        "--methods", nargs="+", default=[], metavar="NAME", help="only these, and the opponents"
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="only these, and the compulsory opponents",
     )
     parser.add_argument(
         "--add", nargs="+", default=[], metavar="module:Class", help="plugins that also compete"

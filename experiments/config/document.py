@@ -231,7 +231,7 @@ def read(path: str | Path) -> dict[str, Any]:
         reason = f"cannot be read: {error.strerror}"
         name = str(path).removeprefix("configs/").removesuffix(".yaml")
         if isinstance(error, FileNotFoundError) and name in examples():
-            reason = f"{reason}; laggard brings it as {EXAMPLE}{name}"
+            reason = f"{reason}; laggard includes it as {EXAMPLE}{name}"
         raise ConfigError("", reason, str(path)) from None
     except ValueError:  # a path with a null character, or bytes that are not text
         raise ConfigError("", "cannot be read: not text in UTF-8", str(path)) from None

@@ -79,9 +79,9 @@ def load_plugin(name: str, kinds: Iterable[type]) -> Plugin:
     module_name, _, attribute = name.partition(":")
     got = format_value(name)
     if not all(word.isidentifier() for word in (*module_name.split("."), attribute)):
-        raise ConfigError("", f"expected a name of the table or package.module:Name, got {got}")
+        raise ConfigError("", f"expected a known name or package.module:Name, got {got}")
     if _refused:
-        raise ConfigError("", f"expected a name of the table under `no_plugins`, got {got}")
+        raise ConfigError("", f"expected a known name under `no_plugins`, got {got}")
     definition = received(name)
     if definition is not None:
         passed, sha256 = definition

@@ -64,7 +64,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # tables and manifests store 64 bits
 FileHash = Annotated[
-    str | None, Field(description="SHA-256 of the file; a file with another one is refused")
+    str | None, Field(description="SHA-256 of the file; a file with another hash is refused")
 ]
 Key = tuple[Any, Any]
 """A key's type and its default; `...` where it has none."""

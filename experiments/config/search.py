@@ -271,5 +271,5 @@ def _different_points(
         points[tuple(limits.at(stream.random()) for limits, stream in pairs)] = None
         if len(points) == runs:
             return [dict(zip(ranges, point, strict=True)) for point in points]
-    problem = f"expected at most {len(points)} different settings, as {max_draws} draws have"
+    problem = f"expected at most {len(points)} different settings, the most in {max_draws} draws"
     raise ConfigError(f"{place}.runs", f"{problem}, got {runs}")

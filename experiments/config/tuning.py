@@ -58,7 +58,7 @@ def tuning_config(config: Config) -> Config:
     seeds = tune_of(config).seeds
     shared = [seed for seed in seeds if seed in reporting]
     if shared:
-        problem = f"{shared[0]} is a seed of the sweep too: no seed may choose and report"
+        problem = f"{shared[0]} is a seed of the sweep too: a seed may not both choose and report"
         raise ConfigError("tune.seeds", problem)
     sweep = {}
     for name, values in config.sweep.items():

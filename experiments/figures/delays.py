@@ -120,7 +120,7 @@ def staleness(results: Runs, path: File = None, label: Label | None = None) -> F
             grey_notes.append(_draw_over_time(right, applied_gradients(result.updates)))
         panels = [*rows[:, 1], *rows[:, 0]]
         rolling = f"lines: rolling mean of {ROLLING} gradients"
-        notes = [f"{rolling}, of a {MIN_WINDOWS}th of a worker's where that is more"]
+        notes = [f"{rolling}, or 1/{MIN_WINDOWS} of a worker's if that is more"]
         if len(results) > 1 and grey_notes[-1]:
             notes.append("colour: the stalest worker of each run; grey: the others")
         else:

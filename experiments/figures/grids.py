@@ -45,12 +45,12 @@ MAX_PANELS, MAX_NAMED_CELLS = 24, 70
 HATCHED: dict[str, Any] = {"hatch": "////", "facecolor": "white", "edgecolor": LIGHT}
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 4}
 EXACT_LIMIT = (
-    "limit: the learning rate at which the quadratic oscillates for ever,"
-    " between cells by its logarithm"
+    "limit: the learning rate above which the quadratic diverges,"
+    " on a logarithmic scale between cells"
 )
 MEASURED_LIMIT = (
     "limit: between the largest learning rate at which all seeds learn and the next;"
-    " a seed that does not learn diverges or ends below twice the accuracy of chance"
+    " a seed that does not learn diverges or ends below twice chance accuracy"
 )
 
 

@@ -345,7 +345,7 @@ def _draw_ideal(axes: Axes, fewest: float, seconds: float, most: float) -> None:
     heights = axes.get_ylim()
     ends = np.array([fewest, most], float)
     sooner = seconds * fewest / ends
-    axes.plot(ends, sooner, ":", color="gray", label="as many times sooner as workers")
+    axes.plot(ends, sooner, ":", color="gray", label="ideal speed-up")
     axes.set_ylim(heights)
 
 

@@ -197,7 +197,7 @@ def _describe_rows(groups: list[tuple[Result, list[int]]]) -> list[str]:
     notes = [omission_note(hidden, "workers ")]
     if blank:
         notes.append(
-            "rows without bars had no gradient that ended, as the first stages of a pipeline"
+            "rows without bars: no gradient ended there, as on the first stages of a pipeline"
         )
     return notes
 
@@ -256,7 +256,7 @@ def _draw_messages(
     places = places[window.meets(places["sent"], places["arrived"])]
     shown = places.dropna(subset=["start", "end"])
     if len(shown) > MAX_MESSAGES:
-        return f"{len(shown)} messages are not drawn: at most {MAX_MESSAGES}, in a shorter window"
+        return f"{len(shown)} messages are not drawn, more than {MAX_MESSAGES}: shorten the window"
     are_tokens = shown["content"] == "token"
     for label, dash, chosen in (("message", "-", ~are_tokens), ("token", ":", are_tokens)):
         points = shown.loc[chosen, ["sent", "start", "arrived", "end"]].to_numpy(float)

@@ -48,7 +48,7 @@ def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
     tables = []
     for path, rank, document in zip(paths, ranks, documents, strict=True):
         if not _is_number(rank, int) or ranks.count(rank) > 1:
-            expected = "whole numbers as ranks, another in each file, or no rank in any"
+            expected = "a different whole number as rank in each file, or no rank in any"
             problem = f"expected {expected}, got {format_value(rank)}"
             raise ConfigError("distributedInfo.rank", problem, str(path))
         steps = _profiler_steps(path, document["traceEvents"])

@@ -144,7 +144,7 @@ def tabulate(
     labelled = label_results(as_results(results))
     over = _list_of_names(over)
     if not over and by is not None:
-        raise ValueError("`by`: expected keys of which to choose the best (`best`)")
+        raise ValueError("`by`: expected keys to choose the best of (`best`)")
     if target is not None:
         goal(labelled, target)
     chosen = None

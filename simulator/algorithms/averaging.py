@@ -93,8 +93,8 @@ class Averaging(Algorithm):
         super().check(cluster)
         if not doubly_stochastic(self.mixing, self.graph(cluster), cluster.workers):
             expected = (
-                "one that is doubly stochastic on this graph, as metropolis on an undirected "
-                "one; or use sgp"
+                "a mixing that is doubly stochastic on this graph, as metropolis on an undirected "
+                "graph; or use sgp"
             )
             raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
 

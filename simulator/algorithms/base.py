@@ -208,7 +208,7 @@ class Algorithm(Settings):
             back = getattr(slowdown, "back", None)
             if isinstance(slowdown, Recorded):
                 key = f"slowdowns.{index}.file"
-                expected = f"no crash that ends, since {why}"
+                expected = f"no returns from a crash, since {why}"
                 backs = [crash.back for crash in slowdown.crashes if crash.back is not None]
                 back = min(backs, default=None)
             if back is not None:

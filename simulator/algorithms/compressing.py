@@ -41,7 +41,7 @@ class Compressing(Algorithm):
         # A server adds up what it has decoded, as each node of a mesh does.
         collective = getattr(self, "collective", "mesh")
         if collective != "mesh" and not self.compress.is_linear:
-            expected = f"mesh: a sum of {self.compress.name} messages has not the size of one"
+            expected = f"mesh: a sum of {self.compress.name} messages is larger than one of them"
             raise InvalidSettingError(type(self).__name__, "collective", expected, collective)
 
     def _check_messages(self, key: str, compress: Compress, cluster: Cluster) -> None:

@@ -141,7 +141,7 @@ class Groups(Settings):
         unreached = Trunks(network, workers).unreached()
         if unreached:
             expected = "trunks that join all groups and switches"
-            raise _error("trunks", expected, f"no way from group 0 to {unreached[0]}")
+            raise _error("trunks", expected, f"no path from group 0 to {unreached[0]}")
 
     def _check_members(self, network: "Network", workers: int) -> None:
         servers = 0 if network.colocated else workers  # a colocated one is where its worker is

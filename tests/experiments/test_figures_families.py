@@ -83,7 +83,7 @@ def test_measured_limit_separates_learning_from_failing_cells(grid, monkeypatch)
         patch for patch in axes.patches if patch.get_label() == "stability limit: measured"
     ]
     np.testing.assert_allclose(stairs.get_data().values, [4.0, 3.0, 0.0])
-    assert "twice the accuracy of chance" in words(figure)
+    assert "twice chance accuracy" in words(figure)
     np.testing.assert_allclose(axes.collections[0].get_array(), accuracy)
 
 
@@ -652,7 +652,7 @@ def test_target_time_takes_best_rate_per_cluster_size(tmp_path):
     assert list(crosses.get_xdata()) == [2, 4]
     notes = " ".join(text.get_text() for text in axes.figure.texts)
     assert "points: n = 1 seed," in notes
-    (ideal,) = [line for line in axes.lines if line.get_label().startswith("as many")]
+    (ideal,) = [line for line in axes.lines if line.get_label().startswith("ideal")]
     np.testing.assert_allclose(ideal.get_xydata(), [(2, 3), (4, 1.5)])
     with pytest.raises(ValueError, match=r"cluster\.workers: expected several values"):
         figures.target_time(results.where(**{"cluster.workers": 2}), target=0.1)

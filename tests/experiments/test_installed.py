@@ -104,9 +104,7 @@ def test_entry_point_is_refused_without_plugins(install, toy, tmp_path, mistake)
     source = f"import pathlib\npathlib.Path({str(hit)!r}).touch()\n{ABSOLUTE}"
     install("late", [("compensation", "mine", "late:Absolute")], {"__init__.py": source})
     words = ["validate", str(toy()), "learning.compensation=mine"]
-    assert "learning.compensation.name: expected a name of the table" in mistake(
-        *words, "--no-plugins"
-    )
+    assert "learning.compensation.name: expected a known name" in mistake(*words, "--no-plugins")
     assert list(describe_entries(["compensations"]))[-1] == "  mine: late:Absolute, of late 1.0"
     assert not hit.exists()
     assert main(words) == 0

@@ -190,9 +190,9 @@ WRONG = {
     "nothing:Mine": "no module nothing on Python's path, in the current directory or beside the config",
     "mine.deeper:Mine": "no module mine.deeper on Python's path, *",
     "mine:Absolut": "mine (*mine.py) has no Absolut; did you mean Absolute?",
-    "mine:Absolute.": "expected a name of the table or package.module:Name, got 'mine:Absolute.'",
-    ":Mine": "expected a name of the table or package.module:Name, got ':Mine'",
-    "../mine:Mine": "expected a name of the table or package.module:Name, got '../mine:Mine'",
+    "mine:Absolute.": "expected a known name or package.module:Name, got 'mine:Absolute.'",
+    ":Mine": "expected a known name or package.module:Name, got ':Mine'",
+    "../mine:Mine": "expected a known name or package.module:Name, got '../mine:Mine'",
     "raising:Mine": "raising cannot be imported: ZeroDivisionError: division by zero (*raising.py, line 3)",
     "deeper:Mine": "deeper cannot be imported: ZeroDivisionError: division by zero (*deeper.py, line 2)",
     "lacking:Mine": "lacking cannot be imported: ModuleNotFoundError: No module named 'nowhere' (*lacking.py, line 1)",
@@ -403,7 +403,7 @@ def test_no_plugins_imports_nothing(
     path = toy("sweep: {learning.compensation: ['mine:Absolute', none]}")
     where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
     assert main([command, str(path), "--no-plugins", *where]) == 2
-    message = f"{path}: sweep.learning.compensation.name: expected a name of the table under "
+    message = f"{path}: sweep.learning.compensation.name: expected a known name under "
     assert capsys.readouterr().err.startswith(message)
     assert not (tmp_path / "hit").exists()
     assert main(["validate", str(path)]) == 0

@@ -80,8 +80,8 @@ class Reducing(Elastic):
             raise InvalidSettingError("Network", "hosts", expected, None)
         if self.ring_slices > 1 and cluster.network.sharing != "fifo":
             expected = (
-                "fifo for a ring in slices: slices that share a card arrive together, and hide "
-                "nothing"
+                "fifo for a ring in slices: slices that share a card arrive together, which hides "
+                "no latency"
             )
             raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
         if self.servers > cluster.workers:

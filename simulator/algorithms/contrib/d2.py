@@ -53,7 +53,7 @@ class D2(Averaging):
         if self.mixing == "weights":  # the others are symmetric where they are doubly stochastic
             rows = (mixing("weights", graph, rank, 0, workers) for rank in range(workers))
             if any(row.out != row.into for row in rows):
-                expected = "one that is symmetric on this graph, as metropolis"
+                expected = "a mixing that is symmetric on this graph, as metropolis"
                 raise InvalidSettingError("D2", "mixing", expected, self.mixing)
         if self.lazy:
             return

@@ -113,7 +113,7 @@ def test_graph_that_is_directed_or_changes_is_refused(method, graph, request):
 def test_asymmetric_mixing_is_refused(uneven):
     cluster = Cluster(4, network=Network(uneven))
     GradientTracking(Rule(), mixing="weights").check_cluster(cluster)
-    with pytest.raises(InvalidSettingError, match=r"D2\.mixing: expected one that is symmetric"):
+    with pytest.raises(InvalidSettingError, match=r"D2\.mixing: expected a mixing that is symm"):
         D2(Rule(), mixing="weights").check_cluster(cluster)
 
 
