@@ -60,7 +60,7 @@ def test_peak_of_ensemble_is_two_models_per_promise() -> None:
 
 @pytest.mark.parametrize("entries", [MIN_LARGE - 1, MIN_LARGE])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sums_and_products_are_those_of_torch(entries: int, dtype: torch.dtype) -> None:
+def test_sums_and_products_match_torch(entries: int, dtype: torch.dtype) -> None:
     """Also with another dtype, which a custom optimiser may return."""
     generator = torch.Generator().manual_seed(0)
     one = torch.randn(1, entries, generator=generator)

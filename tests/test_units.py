@@ -209,7 +209,7 @@ def test_unit_that_contradicts_its_column_is_refused(key, columns, reason, tmp_p
         load(tmp_path / "toy.yaml", CHANGES % f"file: table.csv, {key}")
 
 
-def test_trace_in_milliseconds_is_that_in_seconds(tmp_path):
+def test_trace_in_milliseconds_equals_trace_in_seconds(tmp_path):
     numbers = [random.Random(1).randrange(1, 10**5) for _ in range(200)]
     (tmp_path / "s.csv").write_text("seconds\n" + "\n".join(f"{n}e-3" for n in numbers))
     (tmp_path / "ms.csv").write_text("duration\n" + "\n".join(map(str, numbers)))

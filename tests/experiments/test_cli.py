@@ -298,7 +298,7 @@ def test_list_prints_the_text_of_an_example(laggard, tmp_path):
     assert laggard("validate", str(tmp_path / "own.yaml"))[0] == 0
 
 
-def test_list_of_a_section_or_an_entry(laggard):
+def test_list_takes_a_section_or_an_entry(laggard):
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0
     assert re.findall(r"^\w+", out, re.MULTILINE) == ["schedules", "laws"]

@@ -232,7 +232,7 @@ BROKEN = yaml_table(__file__, "broken_samples.yaml")
 
 @pytest.mark.parametrize(("rows", "key"), BROKEN["shards"].items())
 @pytest.mark.parametrize("name", ["synthetic", "own:ten"])
-def test_unfit_table_of_shards_gives_one_line_error(
+def test_invalid_table_of_shards_gives_one_line_error(
     name,
     rows,
     key,
@@ -338,7 +338,7 @@ def right() -> Dataset:
 
 
 @pytest.mark.parametrize(("name", "key"), BROKEN["plugins"].items())
-def test_unfit_samples_of_a_plugin_give_one_line_error(name, key, module, toy, tmp_path, mistake):
+def test_invalid_samples_of_plugin_give_one_line_error(name, key, module, toy, tmp_path, mistake):
     module("samples", SAMPLES)
     path, words = toy(), ("stop={updates: 2}", "--out", tmp_path / "out")
 

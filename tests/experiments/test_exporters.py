@@ -121,7 +121,7 @@ def test_wandb_is_offline_and_gets_every_row(results, tmp_path, stand_in):
         assert logged == [(row.updates, row.time, row.test_loss) for row in rows.itertuples()]
 
 
-def test_values_not_finite_are_left_out(results, tmp_path, stand_in):
+def test_non_finite_values_are_left_out(results, tmp_path, stand_in):
     assert results[0].metrics["train_loss"].isna().any(), "nothing is tested"
     results[0].export("tensorboard", tmp_path)
     assert all(

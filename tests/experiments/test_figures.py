@@ -322,7 +322,7 @@ def test_timeline_colours_bars_by_staleness(asynchronous):
     np.testing.assert_allclose([patch.get_facecolor() for patch in axes.containers[0]], colours)
 
 
-def test_timeline_starts_where_it_is_told(asynchronous):
+def test_timeline_starts_at_given_time(asynchronous):
     axes, _ = figures.timeline(asynchronous, start=0.1, until=0.3).axes
     assert axes.get_xlim() == (0.1, 0.3)
     of = asynchronous.updates.query("started < 0.3 and time >= 0.1")

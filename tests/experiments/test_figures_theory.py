@@ -105,7 +105,7 @@ QUADRATIC = "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, ini
         (4, 0.9, 0.0265),
     ],
 )
-def test_exact_limit_is_that_of_delay_and_momentum(delay, momentum, product):
+def test_exact_limit_follows_delay_and_momentum(delay, momentum, product):
     """`tests/theory/test_delayed.py` measures these limits."""
     text = (
         f"{QUADRATIC}algorithm: {{name: delayed, delay: {delay}}}\n"

@@ -28,7 +28,7 @@ def content(folder):
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_link_at_a_private_name_is_not_followed(toy, others, tmp_path, running):
+def test_symlink_at_private_folder_is_not_followed(toy, others, tmp_path, running):
     """The link has the temporary name of this process or of one that has ended."""
     process = os.getpid() if running else 4_000_000
     before = content(others)
@@ -41,7 +41,7 @@ def test_link_at_a_private_name_is_not_followed(toy, others, tmp_path, running):
     assert content(others) == before
 
 
-def test_link_at_temporary_name_is_not_followed(others, tmp_path):
+def test_symlink_at_temporary_name_is_not_followed(others, tmp_path):
     target = tmp_path / "table.csv"
     temporary = tmp_path / f".table.csv.{platform.node()}.{os.getpid()}.part"
     temporary.symlink_to(others / "notes.txt")

@@ -119,7 +119,7 @@ def test_tensor_outside_of_steps_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("summed", [1, 2, 3, 4])
-def test_timeline_that_ends_within_a_step_lacks_that_step_alone(tmp_path, summed):
+def test_timeline_omits_only_its_unfinished_step(tmp_path, summed):
     layers = {f"layer {number}": [8, 64] for number in range(5)}
     events = timeline(layers=layers, fused=False)
     ends = [place for place, item in enumerate(events) if item["ph"] == "E" and "args" in item]

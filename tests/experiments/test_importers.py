@@ -118,13 +118,13 @@ def test_files_without_ranks_are_taken_in_natural_order(tmp_path, name, width):
     assert by_worker(chrome_steps(paths)) == [[(rank + 1) / 64] for rank in range(12)]
 
 
-def test_number_in_name_unlike_rank_is_reported(tmp_path):
+def test_number_in_name_other_than_rank_is_reported(tmp_path):
     paths = [write(tmp_path / f"rank{number}.json", profiled([0.5])) for number in (1, 2)]
     with pytest.warns(UserWarning, match=r"rank1.json is 0, rank2.json is 1"):
         chrome_steps(paths)
 
 
-def test_world_size_unlike_number_of_files_is_reported(tmp_path):
+def test_world_size_other_than_file_count_is_reported(tmp_path):
     info = {"rank": 0, "world_size": 2}
     path = write(tmp_path / "a.json", profiled([0.5], distributedInfo=info))
     with pytest.warns(UserWarning, match="world_size is 2, but 1"):

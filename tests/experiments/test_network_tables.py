@@ -102,7 +102,7 @@ ONE_CRASH = "worker,from,to,factor\n0,0.5,,down\n1,1,3,2\n"
     ],
 )
 @pytest.mark.filterwarnings("ignore:.* is read in")
-def test_spellings_of_slowdown_table_are_the_same(content, tmp_path):
+def test_spellings_of_slowdown_table_are_equivalent(content, tmp_path):
     path, plain = tmp_path / "table.csv", tmp_path / "plain.csv"
     path.write_text(content)
     plain.write_text(ONE_CRASH)

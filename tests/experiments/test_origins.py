@@ -71,7 +71,7 @@ def test_snapshot_of_other_arithmetic_is_refused(toy, tmp_path, without_numba):
     ({"cpu_capability": "AVX"}, "1 on AVX, 1 on "),
     ({"backend": "vmap"}, "1 by the backend vmap, not threads"),
 ])  # fmt: skip
-def test_runs_made_otherwise_are_reported(entries, text, toy, tmp_path):
+def test_runs_of_different_origins_are_reported(entries, text, toy, tmp_path):
     config = load(toy(), *NETWORK, "backend=threads", "sweep={cluster.seed: [0, 1]}")
     first, second = sweep(config, tmp_path)
     rewrite(second, arithmetic="compiled: numba 0.2")

@@ -34,7 +34,7 @@ def test_text_is_the_config_that_was_simulated():
     assert simulate_clock(knobs).config == parse(document)
 
 
-def test_facts_are_those_of_the_run_beside_theory():
+def test_facts_show_the_run_beside_theory():
     """Constant times on a fast network: asynchronous workers are P - 1 updates late."""
     knobs = Knobs("async_ps", workers=4, slow_factor=1.0, cv=0.0, latency=0.0, bandwidth=1e12)
     (_, rate, _), (_, staleness, theory), (_, waiting, _) = facts_of(simulate_clock(knobs))

@@ -557,7 +557,7 @@ class Plain(AsyncPS):
         ("Plain", "algorithm.role: expected a generator, *, got None"),
     ],
 )
-def test_fault_of_a_method_ends_its_run_in_one_line(name, line, module, toy, tmp_path, capsys):
+def test_failing_method_ends_its_run_in_one_line(name, line, module, toy, tmp_path, capsys):
     from fnmatch import fnmatchcase
 
     module("faulty", FAULTS)
@@ -569,7 +569,7 @@ def test_fault_of_a_method_ends_its_run_in_one_line(name, line, module, toy, tmp
     assert fnmatchcase(error, f"{path}: {line}\n"), error
 
 
-def test_fault_of_a_method_leaves_the_other_runs_of_a_sweep(module, toy, tmp_path, capsys):
+def test_failing_method_leaves_other_runs_of_a_sweep(module, toy, tmp_path, capsys):
     module("faulty", FAULTS)
     methods = "[async_ps, 'faulty:Raising', 'faulty:Leaving']"
     sweep = f"sweep.algorithm.name={methods}"

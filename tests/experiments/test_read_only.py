@@ -157,7 +157,7 @@ def test_interrupt_without_a_caller_ends_the_process(ctrl_c):
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
-def test_absent_data_set_is_a_warning_of_validate(toy, tmp_path, monkeypatch, capsys):
+def test_validate_warns_of_missing_data_set(toy, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
     path = str(toy())
     assert main(["validate", path, "task={model: logistic, dataset: cifar10}"]) == 0

@@ -174,7 +174,7 @@ def test_timeline_has_the_gradients_and_their_staleness(ran):
     assert max(between) > 1
 
 
-def test_page_of_runs_without_updates(toy, tmp_path):
+def test_runs_without_updates_have_a_page(toy, tmp_path):
     config = load(toy(), "stop={time: 1e-9}", "sweep={learning.lr: [0.1, 0.2]}")
     found = sweep(config, tmp_path, jobs=1)
     assert faults(report_page(found, "Nothing yet?")) == []

@@ -35,7 +35,7 @@ TABLE = yaml_table(__file__, "revisions.yaml")
     ("touched", "overrides"),
     [(part == "touched", row) for part, rows in TABLE.items() for row in rows],
 )
-def test_runs_that_a_rule_touches_have_new_ids(tmp_path, monkeypatch, touched, overrides):
+def test_runs_that_changed_rule_affects_have_new_ids(tmp_path, monkeypatch, touched, overrides):
     words = [word for word in overrides.split("; ") if word]
     before, now = digests(tmp_path, monkeypatch, *words)
     assert (before != now) == touched
@@ -91,7 +91,7 @@ def test_average_of_uneven_shards_has_new_id(tmp_path, monkeypatch, partition, w
         assert before == now
 
 
-def test_old_folder_is_used_but_for_touched_runs(tmp_path, monkeypatch):
+def test_old_results_are_used_except_for_affected_runs(tmp_path, monkeypatch):
     """Runs of the version before: those that a rule can touch are simulated again, no other."""
     path = tmp_path / "toy.yaml"
     limits = "{updates: 3}, {updates: 5}, {time: 0.3}, {time: 0.4}"

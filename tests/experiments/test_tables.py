@@ -48,7 +48,7 @@ def test_target_is_that_of_config_by_default(ran):
     assert "time_to_target" in summary([ran(TASK, "evaluate.target_accuracy=0.5")])
 
 
-def test_without_an_accuracy_the_loss_is_shown(ran):
+def test_loss_is_shown_without_an_accuracy(ran):
     result = ran("learning.compensation=dc_asgd_a")
     (row,) = summary([result]).to_dict("records")
     assert row["method"] == "async_ps + dc_asgd_a"

@@ -108,7 +108,7 @@ def test_files_are_swept_and_identified_by_content(toy, tmp_path):
         (None, "expected a safetensors file"),
     ],
 )
-def test_unfit_weights_are_refused(toy, tmp_path, tensors, message):
+def test_invalid_initial_weights_are_refused(toy, tmp_path, tensors, message):
     path, file = toy(text=NETWORK), tmp_path / "start"
     file.write_text("no tensors")
     if tensors is not None:

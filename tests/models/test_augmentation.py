@@ -34,7 +34,7 @@ def rng(seed):
 
 @pytest.mark.parametrize("augment", [BOTH, Augmentation(crop=3), Augmentation(flip=True)])
 @pytest.mark.parametrize("shape", [(3, 5, 7), (1, 6, 4)])
-def test_every_variant_is_that_of_plain_loop(augment, shape):
+def test_every_variant_equals_plain_loop(augment, shape):
     x = torch.from_numpy(rng(1).standard_normal((3, *shape)))
     variants = Variants(x, augment.variants, augment.apply)
     numbers = torch.arange(len(variants))
@@ -93,7 +93,7 @@ def test_variants_are_uniform_and_independent():
 
 
 @pytest.mark.parametrize("seeds", [[3], [3, 4]], ids=["shared batches", "own batches"])
-def test_samples_are_those_without_augmentation(seeds):
+def test_augmentation_does_not_change_drawn_samples(seeds):
     plain, augmented = drawn(task(augment=None), seeds, 30), drawn(task(), seeds, 30)
     for one, other in zip(plain, augmented, strict=True):
         assert torch.equal(one, other % 40)
@@ -122,7 +122,7 @@ def plainly(module, data, row, numbers):
         (LeNet5(), GREY, torch.float64, "unfold-graphs"),
     ],
 )
-def test_gradients_are_those_of_autograd(network, data, dtype, backend, seeds):
+def test_gradients_match_autograd(network, data, dtype, backend, seeds):
     made = task(network, data, dtype=dtype, backend=backend)
     weights = made.start([0, 1, 2]).repeat(2, 1, 1)
     module, tolerance = (

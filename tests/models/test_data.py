@@ -239,7 +239,7 @@ def test_mnist_is_real():
     assert data.train_y[:5].tolist() == [5, 0, 4, 1, 9]
 
 
-def test_digits_are_those_of_scikit_learn():
+def test_digits_match_scikit_learn():
     from sklearn.datasets import load_digits
 
     bundle, data = load_digits(), digits()

@@ -76,7 +76,7 @@ def masks(numbers, samples, shapes, p=P, variants=1):
     return found
 
 
-def test_numbers_are_those_of_splitmix64():
+def test_numbers_match_splitmix64():
     """The first numbers for the seed 1234567, as other implementations print them."""
     known = [
         6457827717110365317,

@@ -47,7 +47,7 @@ def test_libsvm_rows_are_dense_and_labels_sorted(tmp_path):
 
 @pytest.mark.parametrize("zero_based", [False, True])
 @pytest.mark.parametrize("wider", ["train", "test"])
-def test_two_files_are_read_as_by_scikit_learn(tmp_path, zero_based, wider):
+def test_two_files_match_scikit_learn(tmp_path, zero_based, wider):
     """A feature that one file lacks, like the last one of a9a in a9a.t, is 0."""
     rng = np.random.default_rng(0)
     paths = [str(tmp_path / name) for name in ("train", "test")]
@@ -89,7 +89,7 @@ BROKEN = yaml_table(__file__, "broken_files.yaml")
 
 
 @pytest.mark.parametrize(("content", "labels", "expected"), BROKEN["libsvm"])
-def test_file_not_libsvm_is_refused(tmp_path, content, labels, expected):
+def test_file_in_another_format_is_refused(tmp_path, content, labels, expected):
     path = write(tmp_path / "rows", content)
     with pytest.raises(ValueError, match=expected) as refused:
         libsvm(path, labels=labels)
@@ -159,7 +159,7 @@ def test_label_is_next_character(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "expected"), BROKEN["text"])
-def test_file_not_text_is_refused(tmp_path, content, expected):
+def test_unsuitable_text_file_is_refused(tmp_path, content, expected):
     path = write(tmp_path / "text", content.encode("latin-1"))
     with pytest.raises(ValueError, match=expected) as refused:
         text_file(path, positions=4)

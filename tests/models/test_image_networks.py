@@ -60,7 +60,7 @@ NAMES = ["resnet18", "mobilenet_v3_small", "convnext_tiny", "googlenet"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_classifier_is_that_of_torchvision(name):
+def test_classifier_matches_torchvision(name):
     """Parameter names, shapes and counts are torchvision's.
 
     Random layers are excluded: `describe` refuses them.
@@ -84,7 +84,7 @@ def test_single_channel_is_taken_three_times():
 
 
 @pytest.mark.parametrize("name", ["shufflenet_v2_x0_5", "mobilenet_v3_small"])
-def test_gradient_is_that_of_torch_without_dropout(name):
+def test_gradient_without_dropout_matches_torch(name):
     data = images(64, shape=(3, 32, 32)).to("cpu", torch.float64)
     task = Supervised(Vision(name).build, data, BATCH, threads=1, dtype=torch.float64, device="cpu")
     module = import_torchvision().models.get_model(name, num_classes=data.classes).double()

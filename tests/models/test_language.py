@@ -47,7 +47,7 @@ def test_words_have_stationary_distribution(language, written):
     assert np.abs(counts - language.stationary).max() < 6 * deviation.max()
 
 
-def test_entropy_is_that_of_long_text(language, written):
+def test_entropy_matches_long_text(language, written):
     """Shannon, McMillan, Breiman: -log p(text) / characters converges to the entropy."""
     pairs = Counter(pairwise(written))
     log = sum(count * np.log(language.transitions[pair]) for pair, count in pairs.items())

@@ -52,7 +52,7 @@ def random_network(name, rng):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_description_is_that_of_built_network(name):
+def test_description_matches_built_network(name):
     rng = np.random.default_rng(7)
     for _ in range(1 if name == "vision" else 4):
         network, shape = random_network(name, rng)

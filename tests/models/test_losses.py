@@ -109,7 +109,7 @@ every_loss = pytest.mark.parametrize("name", CASES)
 @every_loss
 @pytest.mark.parametrize("strength", [0.0, 0.3])
 @BACKENDS
-def test_gradients_and_losses_are_those_by_hand(name, strength, backend):
+def test_gradients_and_losses_match_hand_calculation(name, strength, backend):
     data, outputs, loss, slopes = CASES[name]
     task, weights = linear(data, loss(regularizer=strength), backend=backend)
     gradients, losses = by_hand(data, outputs, slopes, weights)
@@ -183,7 +183,7 @@ def test_logistic_loss_needs_two_classes():
         Supervised(MLP().build, FOUR, batch=4, loss=LogisticLoss())
 
 
-def test_loss_without_a_name_is_that_of_labels():
+def test_default_loss_follows_kind_of_labels():
     for data, loss in ((FOUR, CrossEntropyLoss), (NUMBERS, MeanSquaredLoss), (SETS, BinaryLoss)):
         implied, named = (linear(data, given)[0] for given in (None, loss()))
         weights = named.start([0])[None]

@@ -63,7 +63,7 @@ def made(form, dim=4, **options):
 
 @pytest.mark.parametrize("dim", DIMENSIONS)
 @pytest.mark.parametrize("form", FORMS)
-def test_minimum_and_smoothness_are_those_of_matrix(form, dim):
+def test_minimum_and_smoothness_match_matrix(form, dim):
     A, optimum = matrix(form, dim)
     task = made(form, dim)
     np.testing.assert_allclose(task.minimizer.numpy(), optimum, rtol=0, atol=1e-13)

@@ -34,7 +34,7 @@ def by_the_equations(module, x):
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
-def test_gradient_is_that_of_equations(depth, backend):
+def test_gradient_matches_equations(depth, backend):
     data = characters(samples=30, positions=POSITIONS, words=20)
     network = LSTM(WIDTH, depth)
     task = Supervised(
@@ -53,7 +53,7 @@ def test_gradient_is_that_of_equations(depth, backend):
         assert losses[0, member].item() == pytest.approx(loss.item(), rel=1e-12)
 
 
-def test_batched_evaluation_is_that_of_each_model():
+def test_batched_evaluation_matches_each_model():
     data = characters(samples=30, positions=POSITIONS, words=20)
     alone, batched = (
         Supervised(

@@ -34,7 +34,7 @@ def drawn(iterator, count):
     return [batch.tolist() for batch in islice(iterator, count)]
 
 
-def test_start_is_that_of_torch_by_seed():
+def test_start_matches_torch_by_seed():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         module = MLP(hidden=(6,)).build((4,), 3)

@@ -10,7 +10,7 @@ from laggard.simulator import simulate
 
 
 @pytest.mark.parametrize("network", ["resnet50", "vgg16", "resnext50_32x4d", "mobilenet_v2"])
-def test_parameters_and_work_are_those_of_torchvision(network):
+def test_parameters_and_work_match_torchvision(network):
     """Its multiplications are those of layers with weights; ours have the outputs of the others
     besides.
     """
@@ -58,7 +58,7 @@ def config(tmp_path):
     return path
 
 
-def test_update_takes_operations_and_bytes(config):
+def test_update_time_follows_operations_and_bytes(config):
     """6 operations for each multiplication and sample; a message of 4 bytes a parameter."""
     layers = vision_layers("vgg11", 224)
     computed = 8 * 6 * sum(layer.work for layer in layers) / 1e12

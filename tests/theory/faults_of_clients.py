@@ -120,7 +120,7 @@ LEARNERS = partial(test_diloco.test_decoupled_learners_match_loop, "mean")
 CLIENTS = {
     "other arrivals make no part of the momentum's step": (
         Replaced(async_diloco.AsyncDiLoCo, "step", settings(spread=lambda self: 0.0)),
-        test_diloco.test_other_arrivals_make_part_of_momentums_step,
+        test_diloco.test_other_arrivals_share_momentum_step,
     ),
     "late changes count in full": (
         Replaced(
@@ -211,7 +211,7 @@ CLIENTS = {
             "server",
             settings(momentum_every=lambda self: 1),
         ),
-        test_diloco.test_arrivals_are_together_a_step_of_nesterov,
+        test_diloco.test_arrivals_sum_to_one_step_of_nesterov,
     ),
     "slow workers make as many steps": (
         Replaced(
@@ -281,11 +281,11 @@ CLIENTS = {
     ),
     "the proximal term drives clients away": (
         Replaced(fedavg.FedProx, "correction", away_from_server),
-        test_clients.test_fixed_point_of_fedprox,
+        test_clients.test_fedprox_ends_at_its_fixed_point,
     ),
     "a buffer is too large by one": (
         Replaced(fedbuff.FedBuff, "answers", lambda right: lambda self: self.buffer + 1),
-        partial(test_clients.test_mean_staleness_of_buffered_answers, 10, 5),
+        partial(test_clients.test_mean_staleness_follows_buffer_size, 10, 5),
     ),
     "a stale buffer counts as a fresh one": (
         Replaced(fedbuff.FedBuff, "merge", by_weights),

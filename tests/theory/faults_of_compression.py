@@ -165,7 +165,7 @@ COMPRESSION = {
     ),
     "coding takes no time": (
         Replaced(Encoder, "__init__", no_seconds),
-        test_compression.test_step_takes_coding_and_bytes_of_messages,
+        test_compression.test_step_time_includes_coding_and_message_bytes,
     ),
     "what is not sent is lost": (
         Replaced(Encoder, "encode", forgetful),
@@ -185,7 +185,7 @@ COMPRESSION = {
             "encode_sum",
             lambda right: lambda self, gradients: right(self, gradients[-1:]),
         ),
-        partial(test_compression.test_all_numbers_are_no_compression, "downpour"),
+        partial(test_compression.test_keeping_all_numbers_is_no_compression, "downpour"),
     ),
     "fragments are coded as models": (
         Replaced(

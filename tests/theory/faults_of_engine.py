@@ -198,7 +198,7 @@ ENGINE = {
             lambda right: lambda self, value, gradient, weights, state, lr: (value, state),
         ),
         partial(
-            test_heterogeneity.test_fixed_point_of_vanishing_rate, "1 : 2", "by measured times"
+            test_heterogeneity.test_low_rate_ends_at_weighted_optimum, "1 : 2", "by measured times"
         ),
     ),
     "a worker learns what its neighbour should": (

@@ -105,7 +105,7 @@ GOSSIP = {
     ),
     "matchings are half as often active": (
         Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: self.activation / 2)),
-        test_gossip_data.test_mean_mixing_is_that_of_laplacian,
+        test_gossip_data.test_mean_mixing_matches_laplacian,
     ),
     "all matchings are always active": (
         Replaced(matcha.MATCHA, "worker", settings(activation=lambda self: 1.0)),

@@ -68,7 +68,7 @@ def waiting_for_all(right):
 PIPELINES = {
     "delays of stages are in the other order": (
         Replaced(delayed.DelayedStages, "worker", settings(delays=lambda self: self.delays[::-1])),
-        test_pipelines.test_delays_of_stages_are_those_of_pipedream,
+        test_pipelines.test_delays_of_stages_match_pipedream,
     ),
     "delays of stages are longer by one": (
         Replaced(

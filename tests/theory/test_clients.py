@@ -74,7 +74,7 @@ def test_fixed_point_of_fedavg_is_not_the_minimum():
     equal(text, expected, end("fedavg"), source="derived", rtol=1e-12, wrong=MINIMUM)
 
 
-def test_fixed_point_of_fedprox():
+def test_fedprox_ends_at_its_fixed_point():
     steeper = CURVATURES + PROXIMAL
     share = (1 - (1 - RATE * steeper) ** STEPS) * CURVATURES / steeper
     expected = float((share * OPTIMA).sum() / share.sum())
@@ -192,7 +192,7 @@ def test_fedasync_with_one_client_takes_its_model():
         ({"staleness_weight": "hinge", "power": 10.0, "hinge_from": 4.0}, [1.0, 1.0, 1 / 41]),
     ],
 )
-def test_weights_of_stale_models(settings, expected):
+def test_stale_models_have_published_weights(settings, expected):
     """s(tau) at 0, 3 and 8."""
     algorithm = method("fedasync", Rule(), **settings)
     measured = [algorithm.weight_at(staleness) for staleness in (0, 3, 8)]
@@ -222,7 +222,7 @@ def test_buffer_is_divided_by_its_answers():
 
 
 @pytest.mark.parametrize(("in_flight", "buffer"), [(10, 1), (10, 5), (20, 5)])
-def test_mean_staleness_of_buffered_answers(in_flight, buffer):
+def test_mean_staleness_follows_buffer_size(in_flight, buffer):
     outcome = timed("fedbuff", 20, 6000 // buffer, in_flight=in_flight, buffer=buffer)
     staleness = outcome.updates["staleness"][1000:]
     text = f"fedbuff, {in_flight} in flight, K = {buffer}: mean staleness (C - 1) / K"
@@ -240,7 +240,7 @@ def test_round_lasts_as_long_as_its_slowest_client():
     mean_is("fedavg: each client is in C / M of the rounds", 5 / 12, taken, source="sampling")
 
 
-def test_arrivals_before_the_time_out():
+def test_answers_per_round_follow_time_out():
     outcome = timed("fedavg", 40, 500, clients=10, timeout=0.7)
     arrivals = np.bincount(outcome.updates["version"][outcome.updates["status"] == "applied"])
     text = "fedavg, time-out T: C (1 - e^(-mu T)) answers a round"
@@ -300,7 +300,7 @@ def test_clients_drawn_by_samples_count_equally():
     same("fedavg, C = M by samples, = local_sgd with equal weights", one, other, source=LI)
 
 
-def test_first_of_more_clients_than_needed():
+def test_round_ends_with_first_of_more_clients():
     """The mean time of the first C of n exponential times is 1/n + .. + 1/(n - C + 1)."""
     outcome = timed("fedavg", 60, 700, clients=10, select=1.3)
     rounds = np.diff(np.unique(outcome.updates["time"][outcome.updates["status"] == "applied"]))

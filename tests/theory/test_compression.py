@@ -125,7 +125,7 @@ VECTORS = torch.randn(50, 8, generator=torch.Generator().manual_seed(0), dtype=t
 
 
 @pytest.mark.parametrize("label", [*METHODS, *LOCAL])
-def test_all_numbers_are_no_compression(label):
+def test_keeping_all_numbers_is_no_compression(label):
     """Whatever becomes of the rest, since there is none."""
     name = name_of(label)
     rule = RULES[-1]  # AdamW: two tensors of state, and a change that is not linear
@@ -234,7 +234,7 @@ ALONE = {
 """Methods whose only worker waits for an answer to each mini-batch, or is interrupted by it."""
 
 
-def test_step_takes_coding_and_bytes_of_messages():
+def test_step_time_includes_coding_and_message_bytes():
     """t_c + codec_seconds + alpha + s N beta, and the answer's alpha + N beta."""
     network = Network(bandwidth=8.0, latency=0.125, message_bytes=4.0)
     compress = Compress("random_k", keep=0.4, codec_seconds=0.0625)
@@ -552,7 +552,7 @@ def with_replies(name):
 
 
 @pytest.mark.parametrize("label", BOTH_WAYS)
-def test_all_numbers_down_are_no_compression(label):
+def test_sending_all_numbers_down_is_no_compression(label):
     """But for rounding, since v + (w - v) is not w."""
     name, settings = name_of(label), {**METHODS, **LOCAL}[label]
     run = partial(every, UNEVEN, name, rules=[RULES[0], RULES[-1]], updates=6, **settings)

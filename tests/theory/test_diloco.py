@@ -141,7 +141,7 @@ def sending(send, changes):
     return noted
 
 
-def test_arrivals_are_together_a_step_of_nesterov():
+def test_arrivals_sum_to_one_step_of_nesterov():
     """With c = 0, after every N arrivals the weights are those of Nesterov's step with their mean,
     however stale they are.
     """
@@ -158,7 +158,7 @@ def test_arrivals_are_together_a_step_of_nesterov():
     close(text, weights[3::4], means, source=LIU)
 
 
-def test_other_arrivals_make_part_of_momentums_step():
+def test_other_arrivals_share_momentum_step():
     """With c > 0 an arrival between two steps of the momentum m moves the weights by c of it."""
     N, c, beta, lr = 4, 0.2, 0.8, 0.5
     settings = {"momentum_every": N, "spread": c, "outer_momentum": beta, "outer_lr": lr}

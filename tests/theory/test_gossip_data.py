@@ -403,7 +403,7 @@ def test_random_matchings_match_loop(graph):
     close(text, found, list(expected[:, None]), source=WANG)
 
 
-def test_mean_mixing_is_that_of_laplacian():
+def test_mean_mixing_matches_laplacian():
     """Each node starts at a unit vector, so that after a step its model is its row of W."""
     c, weight, coins = 0.4, 0.15, 100
     topology, edges = MATCHED["wheel"]

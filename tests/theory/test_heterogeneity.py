@@ -88,7 +88,7 @@ def means_of_cycles(speeds, h, **more):
 
 @pytest.mark.parametrize("speeds", quick(SPEEDS, only=["1 : 2"]))
 @pytest.mark.parametrize("rescaled", [False, "by measured times", "by given times"])
-def test_fixed_point_of_vanishing_rate(speeds, rescaled):
+def test_low_rate_ends_at_weighted_optimum(speeds, rescaled):
     """Gradients are exact: the mean over a cycle stands still at a weighted optimum up to O(lr),
     and extrapolated in the rate, up to O(lr^2).
     """

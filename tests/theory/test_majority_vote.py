@@ -29,7 +29,7 @@ SLOW = Network(bandwidth=8.0, latency=0.125, message_bytes=32.0)
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_weights_are_those_of_a_loop(workers, momentum):
+def test_weights_match_a_loop(workers, momentum):
     """Also with ties, of which the sign is 1, and with a decay of the weights."""
     task, decay = quadratic(), 0.1
     weights = first_weights(task)

@@ -41,7 +41,7 @@ def shares_up(uptime, downtime, workers, end):
         (Uniform(0.0, 6.0), Exponential(2.0), "uniform and exponential"),
     ],
 )
-def test_share_of_workers_up(uptime, downtime, law):
+def test_share_of_workers_up_follows_renewal_theory(uptime, downtime, law):
     """An alternating renewal process is up for E[uptime] / (E[uptime] + E[downtime])."""
     up, down = uptime.mean, downtime.mean
     text = f"workers that stay {up:g} and are away {down:g} s on average ({law}): share up"

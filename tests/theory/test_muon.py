@@ -161,7 +161,7 @@ STAGED = perceptron(6, 5, 4)
 
 
 @pytest.mark.parametrize("delay", [0, 2])
-def test_matrices_of_stages_are_those_of_the_model(delay):
+def test_matrices_of_stages_match_the_model(delay):
     """A stage holds its matrices whole, and the last one of the model is no hidden one of its
     stage.
     """
@@ -229,7 +229,7 @@ FAULTS = {
                 )
             ),
         ),
-        partial(test_matrices_of_stages_are_those_of_the_model, 2),
+        partial(test_matrices_of_stages_match_the_model, 2),
     ),
     "Muon's factor has no root": (
         Replaced(muon.ShapedMuon, "factor", lambda right: lambda self, n, m: 0.2 * max(n, m)),

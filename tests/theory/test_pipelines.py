@@ -147,7 +147,7 @@ def test_equal_delays_of_stages_are_a_delay():
         same(text, one, other, source="derived")
 
 
-def test_delays_of_stages_are_those_of_pipedream():
+def test_delays_of_stages_match_pipedream():
     """And so are the weights: at step t each stage has made D_s updates less than t."""
     algorithm = method("delayed_stages", delays=PROFILE)
     rows = timed(ONE, algorithm, 60, Quadratic(dim=S)).updates

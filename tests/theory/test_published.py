@@ -136,7 +136,7 @@ def errors_of(name):
     return [abs(simulated / figure - 1) for _, figure, simulated in figures(name)]
 
 
-def test_diloco_on_shaped_links():
+def test_diloco_rounds_agree_with_shaped_links():
     """Without fitted numbers a ring at the measured rate is too fast, most of all at 50 Mb/s.
 
     TCP under a token bucket loses a part of the rate. The bounds of the fitted ones were set when

@@ -174,7 +174,7 @@ def test_damping_scales_learning_rate():
     close("1/N on the gradient = lr / N for SGD, P = 4", on_gradient, slower[:1], source="1/N rule")
 
 
-def test_rescaling_leaves_equal_workers():
+def test_rescaling_changes_nothing_for_equal_workers():
     """With equal times every gradient counts in full, bit for bit, in every optimiser."""
     rescaled = [replace(rule, compensation=Rescaled()) for rule in RULES]
     text = "rescaled = no compensation, P = 4 of equal times"

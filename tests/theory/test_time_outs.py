@@ -24,12 +24,12 @@ def patient(workers, updates, trials=4, lr=0.1):
     return simulate(Cluster(workers, LAW), algorithm, task, stop=Stop(updates=updates))
 
 
-def test_without_limit_it_is_a_synchronous_server():
+def test_mindflayer_without_limit_is_synchronous_server():
     one, other = every(UNEVEN, "mindflayer"), every(UNEVEN, "sync_ps")
     same("mindflayer, B = 1, no limit, = sync_ps, every optimiser", one, other, source=MARANJYAN)
 
 
-def test_seconds_of_a_gradient():
+def test_gradient_time_follows_time_out():
     """A mini-batch takes E min(X, t), and F(t) of them are ready."""
     outcome = patient(1, 1200)
     applied = outcome.updates["status"] == "applied"

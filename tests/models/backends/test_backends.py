@@ -139,7 +139,7 @@ BACKENDS = quick(
 
 @each
 @pytest.mark.parametrize(("name", "dtype", "tolerance"), BACKENDS)
-def test_gradients_are_those_of_autograd(name, network, dtype, tolerance):
+def test_gradients_match_autograd(name, network, dtype, tolerance):
     found = problem(network, dtype)
     if name.startswith("unfold") and network in ODD:
         with pytest.raises(ValueError, match="use 'vmap'"):

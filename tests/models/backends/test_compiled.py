@@ -144,20 +144,20 @@ def agree(one, other, tolerance=1e-6):
 
 @pytest.mark.parametrize("batch", [1, 32, 33, 100])
 @pytest.mark.parametrize("name", CHAINS)
-def test_compiled_gradient_is_that_of_autograd(name, batch):
+def test_compiled_gradient_matches_autograd(name, batch):
     given = problem(name, batch)
     agree(compiled(*given), exactly(*given))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-def test_smoothed_loss_is_that_of_autograd(smoothing):
+def test_smoothed_loss_matches_autograd(smoothing):
     given = problem("mlp", 33)
     loss = CrossEntropyLoss(smoothing).function()
     agree(compiled(*given, loss=loss), exactly(*given, loss=loss))
 
 
 @pytest.mark.parametrize("name", ["images", "blocks", "mlp"])
-def test_outputs_are_those_of_module(name):
+def test_outputs_match_module(name):
     module, weights, x, _, _ = problem(name, 1)
     backend = Threads(module, cross_entropy, 2)
     backend._mine = None
@@ -167,7 +167,7 @@ def test_outputs_are_those_of_module(name):
 
 
 @pytest.mark.parametrize("name", ["images", "blocks", "mlp"])
-def test_bits_depend_on_no_thread_or_other_model(name):
+def test_bits_depend_on_neither_threads_nor_other_models(name):
     module, weights, x, y, index = problem(name, 37)
     two = compiled(module, weights, x, y, index, threads=2)
     backend = Threads(module, cross_entropy, 1)
@@ -189,7 +189,7 @@ def batches() -> nn.Module:
     [(batches, IMAGE), (lambda: ResNet(8).build((1, 12, 12), CLASSES), (1, 12, 12))],
     ids=["chain", "residual network"],
 )
-def test_batch_normalisation_is_that_of_autograd(build, shape, batch):
+def test_batch_normalisation_matches_autograd(build, shape, batch):
     torch.manual_seed(0)
     module = build()
     remove_statistics(module)
@@ -200,7 +200,7 @@ def test_batch_normalisation_is_that_of_autograd(build, shape, batch):
     agree(compiled(*given), exactly(*given), 5e-6)
 
 
-def test_outputs_under_batch_normalisation_are_those_of_autograd():
+def test_outputs_under_batch_normalisation_match_autograd():
     """Each depends on all samples of a call, which may be more than one pass takes."""
     torch.manual_seed(0)
     module = batches()
@@ -211,7 +211,7 @@ def test_outputs_under_batch_normalisation_are_those_of_autograd():
 
 
 @pytest.mark.parametrize("batch", [1, 33])
-def test_batch_beyond_one_pass_is_normalised_gradients_by_torch(batch):
+def test_batch_larger_than_pass_is_normalised_by_torch(batch):
     """Its samples have to be in one pass; torch refuses one alone."""
     module = chain(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, CLASSES))
     remove_statistics(module)
@@ -435,7 +435,7 @@ def test_layers_of_other_sizes_are_not_compiled(layer):
     [nn.Conv2d(2, 2, 3), nn.Identity(), nn.Flatten(), nn.Conv2d(2, 3, 3, padding=1)],
     ids=str,
 )
-def test_blocks_unlike_their_shortcut_are_not_compiled(part):
+def test_blocks_that_differ_from_shortcut_are_not_compiled(part):
     """A part smaller than the image, one without a step, one of features, and one of more maps."""
     block = BasicBlock(chain(part), 1, 0)
     with pytest.raises(NotCompiledError):

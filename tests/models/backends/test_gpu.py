@@ -52,7 +52,7 @@ def distance(mine, reference):
 
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_gradients_are_those_of_cpu(name, dtype, tolerance):
+def test_gradients_match_cpu(name, dtype, tolerance):
     """In float32 `vmap` agrees within 1e-3: gradients of grouped convolutions on an H100 differed
     by 2e-4, without TF32.
     """

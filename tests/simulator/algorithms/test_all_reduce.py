@@ -50,7 +50,7 @@ def test_rounds_do_not_mix_where_node_is_ahead(collective, quadratic, monkeypatc
 
 # `rescaled` compares the times of a server's workers; a node without a server knows its own alone.
 @pytest.mark.parametrize("name", sorted(set(COMPENSATIONS) - {"rescaled"}))
-def test_compensation_is_that_of_synchronous_server(name, quadratic):
+def test_compensation_matches_synchronous_server(name, quadratic):
     compensation = COMPENSATIONS[name](**({"workers": 4} if name == "one_over_n" else {}))
     rule = Rule(lr=0.1, compensation=compensation)
     cluster = Cluster(workers=4, compute=Exponential(1.0))

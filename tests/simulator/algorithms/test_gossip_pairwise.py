@@ -64,7 +64,7 @@ def test_gradients_are_fresh_and_count_mixings(method):
     assert asks - 6 <= rows["mixings"][~active].sum() <= asks
 
 
-def test_all_neighbours_are_asked_alike():
+def test_neighbours_are_asked_equally_often():
     cluster = Cluster(8, network=Network(topology=Complete()))
     seen = Observed(cluster, ADPSGD(Rule()), Timing(), Stop(updates=1000))
     asks = [message for message in seen.sent if message.tag == ASK]
@@ -75,7 +75,7 @@ def test_all_neighbours_are_asked_alike():
         assert (abs(counts - expected) < 5 * error).all()
 
 
-def test_overlapped_gradient_is_that_before_average():
+def test_overlapped_gradient_is_taken_before_average():
     """The second step of each of two nodes is x_i <- (x_0 + x_1) / 2 - lr g_i(x_i)."""
     cluster = on(Ring(), 2, Constant(2.0))
     seen = Observed(cluster, OverlapADPSGD(Rule(lr=LR)), noisy(), Stop(time=4.1))

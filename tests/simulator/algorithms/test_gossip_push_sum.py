@@ -33,7 +33,7 @@ def on(graph, workers, compute=None):
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), overlap=st.integers(0, 1), biased=st.booleans())
-def test_models_are_those_of_loop_over_matrices(data, overlap, biased):
+def test_models_equal_loop_over_matrices(data, overlap, biased):
     """Topologies are digraphs and time-varying. With overlap 1 every exchange is that of the last
     step.
     """

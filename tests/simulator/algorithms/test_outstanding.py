@@ -46,7 +46,7 @@ def run(workers, bandwidth, size, algorithm, updates, sharing="fair", compute=No
         (4, 1.0, 4.0, KSync(Rule(), wait_for=2, cancel=True, shards=2), 9, 2),
     ],
 )
-def test_update_takes_bytes_of_saturated_card(
+def test_update_time_is_that_of_saturated_card(
     workers, bandwidth, size, algorithm, updates, gathered, sharing
 ):
     """K gradients of N bytes pass the server's card, or its shards' cards."""

@@ -167,7 +167,7 @@ def test_weights_are_same_where_messages_overtake(order, perceptron):
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
-def test_free_network_leaves_times_of_all_reduce(order):
+def test_free_network_gives_times_of_all_reduce(order):
     cluster = Cluster(5, Gamma(1.0, 0.5), [Factor(0, factor=2.0), Factor(3, factor=2.0)])
     sliced, whole = (
         run(cluster, algorithm, Timing(depth=7), stop=Stop(updates=12))
@@ -192,7 +192,7 @@ def test_one_slice_costs_all_reduce_and_notice(collective, P, more):
     np.testing.assert_allclose(one.max(0), whole.max(0) + more * np.arange(1, 7), rtol=1e-12)
 
 
-def test_ring_sums_frontmost_slice_computed_by_all():
+def test_ring_sums_front_most_slice_that_all_computed():
     """On a ring of three, of which the last is slow, layers of 1, 2 and 3 slices, which differ in
     size.
 

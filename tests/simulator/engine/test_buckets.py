@@ -38,7 +38,7 @@ def moments(slowdowns, shares=SHARES):
     return [time for _, time, _ in alone.seen]
 
 
-def test_buckets_come_after_shares_of_work():
+def test_buckets_are_ready_after_shares_of_work():
     assert moments([]) == [0.5, 1.0, 1.5, 2.0]
     assert moments([Factor(0, factor=3.0)]) == [1.5, 3.0, 4.5, 6.0]
 
@@ -66,7 +66,7 @@ def test_buckets_change_nothing_else(slow):
 @pytest.mark.parametrize(
     "shares", [(0.5, 0.25, 1.0), (0.0, 1.0), (0.5,), (0.5, 1.5), (math.nan, 1.0)]
 )
-def test_shares_not_rising_to_one_are_refused(shares):
+def test_shares_must_rise_to_one(shares):
     with pytest.raises(
         InvalidSettingError, match=r"compute.buckets: expected shares > 0 .* the last of them 1"
     ):

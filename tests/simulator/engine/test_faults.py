@@ -143,7 +143,7 @@ def test_synchronous_worker_that_returns_is_answered_once(name, shards):
     assert outcome.gradients["dropped"] == 1
 
 
-def test_loss_of_message_from_before_crash_ends_no_later_sending():
+def test_loss_of_old_message_ends_no_later_send():
     """A message takes 2 s. The one of 0 s is lost by the crash, that of 1.5 s arrives at 3.5 s."""
 
     class Sender(Algorithm):
@@ -201,7 +201,7 @@ def test_unread_messages_are_gone_after_crash():
     assert read == ["after"]
 
 
-def test_crash_leaves_compute_times_of_others():
+def test_crash_does_not_change_compute_times_of_others():
     law, time = Gamma(1.0, 0.6), 30.0
     whole, broken = (crashed(AsyncPS(Rule()), *crashes, compute=law, network=Network(), time=time)
                      for crashes in ([], [Crash(3, at=5.0, back=11.0)]))  # fmt: skip

@@ -353,7 +353,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_unlike_weights_are_refused_where_they_are_set(change):
+def test_weights_of_another_shape_are_refused_when_set(change):
     def applies(node):
         gradient = yield node.compute(node.weights)
         node.apply(change(node.weights), [gradient])
@@ -539,7 +539,7 @@ def test_cancelled_work_never_fires():
     assert went_on == [1]
 
 
-def test_work_of_no_time_can_be_cancelled():
+def test_work_of_zero_length_can_be_cancelled():
     def worker(node):
         work = node.work(node.apply_seconds)
         yield work | node.receive(tag="stop")

@@ -196,7 +196,7 @@ def test_crashes_without_updates_end_run():
         [(1.0, 3.0), (1.5, 0.5), (1.0, 3.0)],  # one within another, one twice
     ],
 )
-def test_times_down_of_shard_are_united(crashes):
+def test_outages_of_shard_are_united(crashes):
     shard = [ServerCrash(at=at, restore_seconds=seconds) for at, seconds in crashes]
     other = ServerCrash(at=2.5, restore_seconds=1.0, shard=1)
     outcomes = []

@@ -249,7 +249,7 @@ def test_cancelled_work_frees_server():
     assert nodes[SERVER].spent[BUSY] == 6.0
 
 
-def test_cancelled_work_leaves_moments_of_what_is_planned_behind_it():
+def test_cancelled_work_keeps_times_of_later_tasks():
     """Work of 5 s, then a send of 2 s, whose message leaves first. The work is cancelled at 1 s; the
     next one begins at 7 s all the same.
     """
@@ -308,7 +308,7 @@ def test_every_method_goes_on_where_messages_cost_time(name):
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "k_batch_sync", "p3", "fedavg"])
-def test_constant_law_is_its_number(name):
+def test_constant_law_equals_its_number(name):
     prints = []
     for law in (float, Constant):
         cluster = Cluster(4, Gamma(1.0, 0.6), **costs(law(0.05), law(0.02), law(0.03)))
@@ -332,7 +332,7 @@ def test_each_cost_has_own_stream():
 
 
 @pytest.mark.parametrize("key", LAWS)
-def test_law_takes_no_draw_from_another(key):
+def test_laws_have_separate_streams(key):
     def durations(laws):
         cluster = Cluster(3, Gamma(1.0, 0.5), **laws)
         rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=300)).updates

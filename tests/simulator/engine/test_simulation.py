@@ -61,7 +61,7 @@ class Noted(Quadratic):
             yield batch
 
 
-def test_another_worker_leaves_mini_batches_of_others():
+def test_extra_worker_changes_no_mini_batch_of_others():
     tasks = {P: Noted(noise=1.0) for P in (8, 9)}
     for P, task in tasks.items():
         simulate(Cluster(P, Exponential(1.0)), AsyncPS(Rule()), task, stop=Stop(time=20.0))

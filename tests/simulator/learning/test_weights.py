@@ -47,7 +47,7 @@ def test_alias_has_own_stamp(weights):
 
 
 @pytest.mark.parametrize("count", [2, 5, 8, 64])
-def test_mean_of_ensemble_is_that_of_members(count):
+def test_mean_of_ensemble_matches_members(count):
     """The means agree bit for bit for every tensor width, and have the right value."""
     each = list(torch.randn(count, 3, 1001, generator=torch.Generator().manual_seed(0)))
     before = torch.stack(each)

@@ -151,7 +151,7 @@ def test_many_messages_between_racks_switch_to_compiled_rates(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_compiled_rates_are_those_of_plain_code(seed):
+def test_compiled_rates_match_plain_code(seed):
     rng = np.random.default_rng(seed)
     capacity, routes = between_racks(rng, int(rng.integers(1, 60)))
     flows = len(routes)

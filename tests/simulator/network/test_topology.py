@@ -78,7 +78,7 @@ def test_graph_is_consistent(graph, workers):
 
 
 @pytest.mark.parametrize("workers", SIZES)
-def test_ring_torus_and_complete_are_those_of_networkx(workers):
+def test_ring_torus_and_complete_match_networkx(workers):
     rows = max(side for side in range(1, workers + 1) if workers % side == 0 and side**2 <= workers)
     grid = nx.grid_2d_graph(rows, workers // rows, periodic=True)
     for graph, expected in [

@@ -12,7 +12,7 @@ DRAWS = 20_000
 
 
 @pytest.mark.parametrize("c", [0.7, 1.0, 1.5])
-def test_mean_and_deviation_are_those_of_weibull(c):
+def test_mean_and_deviation_match_weibull(c):
     law = Scipy("weibull_min", loc=0.5, scale=0.01, c=c)
     mean = 0.01 * math.gamma(1 + 1 / c)
     assert law.mean == pytest.approx(0.5 + mean, rel=1e-12)

@@ -68,7 +68,7 @@ def test_united_crashes_are_the_union_of_intervals():
             assert all(end < start for (_, end), (start, _) in pairwise(spans))
 
 
-def test_touching_times_down_are_one_crash():
+def test_adjacent_outages_are_one_crash():
     crashes = [Crash(0, at=2.0, back=4.0), Crash(0, at=0.0, back=2.0)]
     cluster = Cluster(1, Constant(0.5), slowdowns=crashes)
     updates = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=10)).updates

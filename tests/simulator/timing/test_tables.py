@@ -204,7 +204,7 @@ def test_columns_of_workers_stand_beside_counters(tmp_path):
     assert dict(zip(rows.ranks.tolist(), rows.seconds.tolist(), strict=True)) == {1: 0.5, 0: 0.25}
 
 
-def test_rank_unlike_number_in_name_is_reported(tmp_path):
+def test_rank_other_than_number_in_name_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("worker,seconds\nn1,0.1\nn2,0.2\n")
     with pytest.warns(UserWarning, match="n1 is 0, n2 is 1"):
