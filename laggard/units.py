@@ -158,7 +158,7 @@ def unit_in_name(name: str, quantity: str) -> tuple[str, Unit | None]:
 
 
 def _time_in_ratio(name: str) -> Unit | None:
-    """The unit of `ms/batch` and of `t / ms`; None of a name without such a ratio.
+    """The unit in a ratio such as `ms/batch` or `t / ms`; None for a name without such a ratio.
 
     Raises:
         AmbiguousUnitError: as `images/s`, it may be a rate.

@@ -161,7 +161,8 @@ class Dataset:
         The real test samples are left for the runs that report. The part is the same in every run.
 
         Args:
-            share: of the training samples, from 0 to 1; `count_held_out` are taken.
+            share: the share of the training samples, from 0 to 1; `count_held_out` gives their
+                number.
 
         Raises:
             ValueError: the part, or the rest, would be empty.

@@ -137,7 +137,8 @@ class Dropout(nn.Module):
 
     Args:
         p: the probability that a number, or a channel, is dropped.
-        spatial: the number of last dimensions that share an entry of the mask: those of a channel.
+        spatial: the number of last dimensions that share an entry of the mask, such as those of a
+            channel.
         draws: the state of the masks, shared by all layers of a network.
 
     Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;

@@ -1,4 +1,6 @@
-"""Batch normalisation without running statistics: an evaluation computes those of its weights."""
+"""Batch normalisation without running statistics: an evaluation computes the statistics at its
+weights.
+"""
 
 import copy
 from collections.abc import Callable
@@ -43,7 +45,7 @@ class Recalibrated:
     evaluated, and no output depends on how an evaluation is cut in pieces.
 
     Args:
-        module: in training mode, without running statistics.
+        module: the module, in training mode and without running statistics.
         sample: the mini-batches `(batches, batch, ...)`.
         choose: the backend for a module.
 

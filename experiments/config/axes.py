@@ -52,7 +52,7 @@ class Option(NamedTuple):
     axes: "Sequence[Axis]" = ()
 
     def common_settings(self) -> dict[str, Any]:
-        """The option's settings, and those that all points of its own grid share."""
+        """The option's settings, and the settings that all points of its own grid share."""
         settings = dict(self.settings)
         for axis in self.axes:
             settings |= axis.common_settings()

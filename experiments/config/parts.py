@@ -318,7 +318,7 @@ class LearningPart(Part):
         return group is not None and name in group.scalars
 
     def _numbers(self) -> list[str]:
-        """The keys of the rule's own numbers, without those that the optimiser replaces."""
+        """The keys of the rule's own numbers, except keys that the optimiser replaces."""
         return [key for key in ("lr", "weight_decay") if key not in self.settings]
 
 
@@ -338,8 +338,8 @@ class TunePart(Part):
         targets: test accuracies (0 to 1), or where none is measured test losses, each of which
             chooses a setting of its own. Default: `evaluate.target_accuracy`.
         validation: the share (0 to 1) of the training samples that is held out in the runs that
-            choose, which are measured on it: the test set then takes no part in the choice. Default:
-            they are measured as those that report.
+            choose, which are measured on it: the test set then takes no part in the choice.
+            Default: they are measured like the runs that report.
     """
 
     over: str | list[str]

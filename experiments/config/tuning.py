@@ -174,8 +174,8 @@ def _grids_of_variants(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _fix_axis(sweep: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """`sweep` with the one value of the axis `key` that tables show as `value`, without the
-    variants whose grids lack it.
+    """`sweep` with only the value of axis `key` that tables show as `value`, without variants whose
+    grids lack this value.
     """
     fixed = dict(sweep)
     if isinstance(sweep.get(key), list):

@@ -114,7 +114,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
 
 
 def _panels_in_a_row(table: pd.DataFrame, x: str) -> int:
-    """The number of panels per row: those of one value of the first of two keys, where they fit."""
+    """The number of panels per row: where two keys fit, a row has one value of the first key."""
     panels = int(table["panel"].nunique())
     lengths = table["panel"].str.count(", ")
     last = int(table["panel"].str.rpartition(", ")[2].nunique())

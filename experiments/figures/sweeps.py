@@ -58,8 +58,8 @@ def cliff(
 ) -> Figure:
     """The lr cliff: the final accuracy or loss against the learning rate, a line per delay.
 
-    Points are means over seeds with the 95 % interval of the mean, of losses those of the
-    logarithm; crosses at the edge diverged in at least one seed.
+    Points are means over seeds with the 95 % interval of the mean, or of the logarithm of a loss;
+    crosses at the edge diverged in at least one seed.
 
     Args:
         by: the key that tells lines apart. Default: the delay, or where it was not swept the first

@@ -79,7 +79,7 @@ class EntrantRow:
 
     @property
     def settings(self) -> DottedKeys:
-        """The settings of its form, and those that trials have chosen."""
+        """The settings of its form, and the settings that its trials have chosen."""
         return {**self.entrant.settings, **self.choice.settings}
 
 
@@ -311,7 +311,7 @@ def _build_rows(
     choices: Mapping[str, Chosen],
     target: float,
 ) -> list[EntrantRow]:
-    """The rows, by place on the cluster as given."""
+    """The rows of the table, ordered by place on the cluster as given."""
     measured = _measure_all(results, target).sort_values("seed", kind="stable")
     times = {}
     for condition, part in measured.groupby("condition", observed=True):

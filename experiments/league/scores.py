@@ -14,9 +14,9 @@ def rank_entrants(times: TimesToTarget) -> dict[str, int]:
     """The place of each entrant, the best first.
 
     The entrant with the smallest median leads. Another shares the leader's place if the 95 %
-    interval of its paired differences from the leader holds 0. The rest are ranked in the same way,
-    from the next place on. So a tie is always with a leader, and two entrants that share a place
-    may differ from each other.
+    interval of its paired differences from the leader contains 0. The rest are ranked in the same
+    way, from the next place on. So a tie is always with a leader, and two entrants that share a
+    place may differ from each other.
     """
     unplaced = sorted(times, key=lambda name: (*_median_then_mean(times[name]), name))
     result: dict[str, int] = {}
@@ -31,7 +31,7 @@ def rank_entrants(times: TimesToTarget) -> dict[str, int]:
 
 
 def is_tied(times: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the 95 % interval of the median paired difference holds 0."""
+    """Whether the 95 % interval of the median paired difference contains 0."""
     _, low, high = median_interval(paired_differences(times, others))
     return low <= 0 <= high
 

@@ -105,7 +105,7 @@ def draw_curves(lines: Sequence[Line], shown: Sequence[int]) -> list[Any]:
 
     Args:
         lines: the settings, in the order of the page's table.
-        shown: the indices of those that are shown at first.
+        shown: the indices of the lines that are shown at first.
     """
     chosen = IndexFilter(indices=list(shown), name="lines")
     charts = []

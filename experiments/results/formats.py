@@ -145,7 +145,7 @@ def format_estimate(
 
 
 def _format_counts(estimate: Estimate, show_n: bool) -> str:
-    """The numbers of seeds, of those that reached the target and of those that diverged, in
+    """The numbers of all seeds, of seeds that reached the target, and of diverged seeds, in
     brackets.
     """
     counts = []

@@ -17,7 +17,7 @@ class Estimate(NamedTuple):
             seeds missed the target; a bound below the median (`more`), where half of them or more
             missed it; `never`, where all diverged or stalled before; `none`, where nothing is
             known.
-        n: number of seeds, with those that diverged.
+        n: number of seeds, including diverged ones.
         reached: number of seeds that reached the target; None without a target.
         diverged: number of seeds that diverged.
     """

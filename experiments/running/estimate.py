@@ -42,7 +42,7 @@ class RunCost(NamedTuple):
 
 
 class SweepPlan(NamedTuple):
-    """The runs of a sweep, and the expected cost of those that are missing.
+    """The runs of a sweep, and the expected cost of the missing runs.
 
     Attributes:
         runs: each run with its cost, or with None if its result exists already.

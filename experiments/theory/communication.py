@@ -152,8 +152,8 @@ def exchange(slices: Sequence[Slice], by_layer: bool) -> list[float]:
     """The moments (s) at which each slice has been sent, one at a time.
 
     Args:
-        by_layer: whether the slice of the front-most layer goes first; else the one that has waited
-            longest.
+        by_layer: whether the slice of the front-most layer goes first; else the slice that has
+            waited longest.
     """
     ends = [math.nan] * len(slices)
     now = 0.0

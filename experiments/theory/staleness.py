@@ -66,10 +66,9 @@ def staleness_theory(config: Any) -> Theory | None:
       of the current weights.
     - `delayed`: D for every gradient. A random delay has mean D: as many gradients leave the queue
       as enter.
-    - `delayed_stages`: D_s on stage s; on average, since all stages have a row per step, their
-    mean. - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the
-    pieces;
-      2BW sees 1.
+    - `delayed_stages`: D_s on stage s; on average the mean of all D_s, since all stages have a row
+      per step.
+    - Pipelines without a flush: stage s of n has n - s, and a share 1/n of the pieces; 2BW has 1.
     - Asynchronous server, any distribution of times and any network: on average the P - 1 others'
       updates fall between a read and the push that follows (Little's law); (P - 1) / K where K
       pushes make an update (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it
@@ -79,8 +78,8 @@ def staleness_theory(config: Any) -> Theory | None:
     - `async_pipelines`: likewise R - 1 on every stage, of R replicas.
     - ..., exponential times with rates mu_i on a free network: they are memoryless, so that the
       next push is worker i's with probability p_i = mu_i / sum_j mu_j. Between a read of i and its
-      push there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is
-      i's:
+      push there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and worker i makes a share p_i of
+      all pushes:
 
           Pr(k) = sum_i p_i^2 (1 - p_i)^k;    equal workers: Pr(k) = (1/P) (1 - 1/P)^k, geometric
 

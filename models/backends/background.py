@@ -9,8 +9,8 @@ from torch import Tensor
 class BackgroundGradients:
     """Gradients of a call that is under way: `laggard.simulator.learning.task.BackgroundCall`.
 
-    Threads begin the rows in their order. Whoever waits for one begins those that no thread has
-    begun, so that `threads` - 1 threads and the caller keep `threads` cores busy.
+    Threads begin the rows in their order. A caller that waits for a row computes rows that no
+    thread has begun, so that `threads` - 1 threads and the caller keep `threads` cores busy.
 
     Args:
         job: writes one row of `gradients` and of `losses`.

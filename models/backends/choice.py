@@ -1,4 +1,4 @@
-"""Which backend computes a run's gradients: the one named, or by the device and the network."""
+"""The choice of the backend that computes a run's gradients: by name, or by device and network."""
 
 from collections.abc import Callable, Mapping
 

@@ -37,8 +37,8 @@ class Algorithm(Settings):
         readmits: whether a worker that returns from a crash starts its roles again. Not so for
             lock-step methods without a server: the others depend on the state that it has lost, and
             wait forever.
-        only_collectives: whether the workers send no messages but those of a collective, one round
-            after another, in which all take part. Its times can then be computed in lock step.
+        only_collectives: whether the workers send messages only in a collective, one round after
+            another, in which all take part. Its times can then be computed in lock step.
         one_schedule: whether the schedule of the learning rate sets times, so that all members of
             an ensemble have the same one.
         recovers: whether servers can crash and return from a checkpoint: a worker announces itself
@@ -92,8 +92,8 @@ class Algorithm(Settings):
     def restart_group(self, rank: int, workers: int) -> Sequence[int]:
         """The workers that start their roles again once `rank` is back from a crash, and all are up.
 
-        By default `rank` alone, or nobody where the method does not readmit it. The others lose what
-        they were doing, as in a crash.
+        By default `rank` alone, or nobody where the method does not readmit it. The other workers
+        of the group lose their work, as in a crash.
         """
         if self.readmits or workers == 1:
             return [rank]
@@ -109,9 +109,9 @@ class Algorithm(Settings):
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """The pairs (sender, receiver) that every topology must join for this method to run on it.
 
-        By default those that its own topology joins: each server and all workers, both ways, and
-        the peers. A gossip method sends to the peers of any topology, so that it runs on any graph
-        of workers: it returns `()`.
+        By default the pairs that its own topology joins: each server and all workers, both ways,
+        and the peers. A gossip method sends to the peers of any topology, so that it runs on any
+        graph of workers: it returns `()`.
         """
         graph = self.topology
         for server in (rank for rank in self.roles(workers) if rank < 0):

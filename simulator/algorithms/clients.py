@@ -62,7 +62,7 @@ class ClientAnswer(NamedTuple):
 
 
 class Clients:
-    """A server's clients: those that are idle, and those that were asked and have not answered.
+    """A server's clients: which are idle, and which were asked and have not answered.
 
     A client is idle once it has announced itself, or has answered. If it announces itself although
     it was asked, it has crashed since, and the request is lost. If it does not answer within the
@@ -155,11 +155,11 @@ class Clients:
         return ClientAnswer(client, asked[0], result, gradients, samples)
 
     def give_up(self) -> None:
-        """Give up all that have not answered."""
+        """Give up all clients that have not answered."""
         self._asked = {}
 
     def _give_up(self, moment: float) -> None:
-        """Give up those whose time-out is over at `moment` (s)."""
+        """Give up the clients whose time-out is over at `moment` (s)."""
         left = {client: asked for client, asked in self._asked.items() if asked[1] > moment}
         self._given_up += len(self._asked) - len(left)
         self._asked = left

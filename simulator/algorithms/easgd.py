@@ -29,9 +29,9 @@ class EASGD(Algorithm):
     in the worker's rule it is EAMSGD.
 
     The model is the centre's, c, which changes through exchanges only. An exchange is an update; it
-    applies the worker's gradients since its last one, and their staleness is the exchanges that
-    others made since then, P - 1 in the mean, 0 together. A crash loses the gradients since the
-    last exchange, and may lose x_i's half of one.
+    applies the worker's gradients since its last one, and their staleness is the number of
+    exchanges that others made since then: P - 1 on average, 0 with `together`. A crash loses the
+    gradients since the last exchange, and may lose x_i's half of one.
 
     Attributes:
         elastic: a, the moving rate; 0.9 / P by default, the paper's beta = 0.9.

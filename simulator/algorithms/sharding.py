@@ -98,7 +98,7 @@ class Shards:
     def read(self) -> "Generator[Event, Any, Tensor]":
         """Wait for an answer of every shard, and return the model `(ensemble, params)`.
 
-        An answer is a new slice, or None where the worker is to go on with the one that it holds.
+        An answer is a new slice, or None where the worker goes on with the slice that it holds.
         """
         # Not after `wait_until_overtaken`, which has taken the answer of the one shard.
         if len(self._parts) == 1 and not self._fresh:

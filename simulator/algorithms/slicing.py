@@ -59,8 +59,8 @@ class Sliced(Algorithm):
     Attributes:
         slice_bytes: largest size of a slice (bytes); null sends whole layers. No layer has over
             4,096 slices.
-        order: the slice that goes first: that of the front-most layer, or with `fifo` the one that
-            was computed first.
+        order: the slice that goes first: a slice of the front-most layer, or with `fifo` the slice
+            that was computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
     Source: Jayarajan et al. (2019), arXiv 1905.03960; Peng et al. (2019), SOSP (ByteScheduler).

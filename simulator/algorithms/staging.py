@@ -123,7 +123,7 @@ class Pass(NamedTuple):
 
 
 class Carriage:
-    """The two passes of a stage: forward to the next stage, and backward to the one before.
+    """The two passes of a stage: forward to the next stage, and backward to the previous stage.
 
     Attributes:
         size: the size of the stage's parameters, in models.
@@ -204,8 +204,7 @@ class Pipeline(Algorithm):
     Attributes:
         cut: the first layer of each further stage; by default the work is divided as evenly as
             layers allow.
-        backward: the work of a backward pass in forward passes; compute times are those of both
-            together.
+        backward: the work of a backward pass in forward passes; a compute time covers both passes.
     """
 
     topology: ClassVar[Topology] = Complete()

@@ -72,8 +72,8 @@ class Snapshots:
         """Run the simulation to the end.
 
         Raises:
-            SnapshotError: the events up to the snapshot differ from those of its run, or the roles
-                depend on values of tensors.
+            SnapshotError: the events up to the snapshot differ from the run's earlier events, or
+                the roles depend on values of tensors.
         """
         if not simulation.pool.learns:
             return simulation.run()

@@ -205,7 +205,7 @@ class StoppingCriteria:
     def take(self, progress: RunProgress) -> tuple[str | None, bool]:
         """The limit reached at `progress`, if any, and whether an evaluation is due.
 
-        Afterwards `applies` and `applied` are those of the next limit or evaluation.
+        Afterwards `applies` and `applied` are the counts of the next limit or evaluation.
         """
         limit = self._stop.reached(progress)
         periods = self._evaluate.period(progress)

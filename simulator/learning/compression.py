@@ -161,7 +161,7 @@ class Compress(Settings):
     2106.05203 (ef21).
 
     Attributes:
-        name: of the compressor C.
+        name: the name of the compressor C.
         keep: k / d of top_k and random_k; k is rounded up.
         levels: s of qsgd.
         feedback: the use of what C leaves out; qsgd needs none, since it is unbiased, and what it
@@ -228,7 +228,7 @@ class Whole:
     """A node's side of messages without compression: it sends its values, and forgets them.
 
     Attributes:
-        size: of a message, in models.
+        size: the size of a message, in models.
         seconds: the time that coding a message and decoding others takes.
     """
 

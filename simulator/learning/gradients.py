@@ -30,7 +30,7 @@ class GradientPromise(Promise):
         share: its mini-batches as a fraction of an epoch.
         status: in flight, applied, dropped or cancelled.
         columns: the parameters with respect to which it is the gradient.
-        whole: the gradient itself, or the one of which it is a piece or a derived value.
+        whole: the gradient itself, or the gradient from which it is cut or derived.
         staleness: updates that the model read has received since; fixed once the status is final.
         mixings: averaging steps of that model since the read; fixed likewise.
         target: the rank of the node whose model was read, and whose updates make it stale.
@@ -82,7 +82,7 @@ class GradientPromise(Promise):
         together, or never.
 
         Args:
-            function: from the gradient's value and those of `promises` to the new value.
+            function: computes the new value from the gradient's value and the values of `promises`.
             promises: the other promises on which the value depends.
             batches: the number of mini-batches that the value represents, over the gradient's.
         """
@@ -176,8 +176,8 @@ class Gradient(Read):
     def release(self) -> None:
         """Free the memory of weights and value, for which nothing will ask again.
 
-        Otherwise a worker that makes many local steps would hold those of all steps until its
-        gradients are applied. The losses stay; `weights` are `(ensemble, 0)` then.
+        Otherwise a worker would hold the memory of all its local steps until its gradients are
+        applied. The losses stay; `weights` are `(ensemble, 0)` then.
         """
         if self._value is None or not self._pool.releases:
             return
@@ -313,6 +313,6 @@ def losses_of(gradients: Sequence[Gradient]) -> "list[Tensor]":
 
 
 def mean_gradient(gradients: Sequence[Gradient]) -> GradientPromise:
-    """The mean of one worker's gradients; it counts the mini-batches of those not applied yet."""
+    """The mean of one worker's gradients; it counts the mini-batches that are not applied yet."""
     new = sum(gradient.status == IN_FLIGHT for gradient in gradients)
     return gradients[0].map(lambda *values: mean(values), *gradients[1:], batches=new)

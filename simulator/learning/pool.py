@@ -131,7 +131,9 @@ class GradientPool:
             call.cancel()
 
     def withdraw(self, gradient: Gradient) -> None:
-        """Remove a gradient with a final status from those in flight: its value is not needed."""
+        """Remove a gradient with a final status from the gradients in flight: its value is not
+        needed.
+        """
         if gradient in self._pending:
             del self._pending[gradient]
         # It has been evaluated, or is being evaluated, for nothing.
@@ -183,7 +185,7 @@ class GradientPool:
         return heapq.nsmallest(count, others, key=lambda gradient: gradient.due)
 
     def _take(self, gradients: Sequence[Gradient]) -> None:
-        """Wait for those of `gradients` that are in the background."""
+        """Wait for the `gradients` that are computed in the background."""
         for gradient in gradients:
             if gradient in self._background:
                 call, number = self._background[gradient]

@@ -54,7 +54,7 @@ class Derived(Promise):
         self._operation = operation
 
     def compute_value(self) -> None:
-        """Compute the value from those of its sources, which have all been computed."""
+        """Compute the value from the values of its sources, which are all known."""
         self._value = self._operation(*(source._value for source in self.sources))
         self.sources = ()
 

@@ -63,7 +63,7 @@ def samples_of(task: "Task", rank: int) -> int:
 
 
 def bytes_of(task: "Task", params: int) -> float:
-    """The bytes of a model of `params` entries; without learning, those of its layers."""
+    """The bytes of a model of `params` entries; without learning, the bytes of its layers."""
     return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
 
 

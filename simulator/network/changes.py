@@ -36,8 +36,8 @@ class Change(Settings):
         sender: a rank, -1 is the server; None is any.
         receiver: another rank, or None.
         start, end: the moments (s) between which it holds.
-        bandwidth: in bytes per second; 0 is an outage, in which bytes wait.
-        latency: of the messages that are sent in that time (s).
+        bandwidth: the new bandwidth (bytes/s); 0 is an outage, in which bytes wait.
+        latency: the latency (s) of the messages that are sent in that time.
     """
 
     sender: Rank | None = None
@@ -92,7 +92,7 @@ class Changes:
         """The rows of each pair of machines with a bandwidth, or a latency, sorted by their start.
 
         Args:
-            machine: from a rank to the machine that it stands on.
+            machine: gives the machine of a rank.
 
         Raises:
             InvalidSettingError: two of them hold at the same time.

@@ -40,7 +40,7 @@ class Card(Settings):
 
     Attributes:
         worker: its rank.
-        bandwidth: of its card, each direction (bytes/s).
+        bandwidth: the bandwidth of its card in each direction (bytes/s).
     """
 
     worker: NonNegativeInt
@@ -58,8 +58,9 @@ class SlowLink(Settings):
     Attributes:
         sender: a rank; -1 is the server.
         receiver: another rank.
-        bandwidth: of a link that these messages cross besides the cards (bytes/s); none by default.
-        latency: of these messages (s); the network's by default.
+        bandwidth: the bandwidth of a link that these messages cross besides the cards (bytes/s);
+            none by default.
+        latency: the latency of these messages (s); the network's by default.
         both: whether the same holds for messages from `receiver` to `sender`, with a link in each
             direction.
     """
@@ -98,8 +99,9 @@ class Hosts(Settings):
 
     Attributes:
         size: number of workers of a host.
-        bandwidth: of every inner card, each direction (bytes/s); infinite by default.
-        latency: between workers of one host (s).
+        bandwidth: the bandwidth of every inner card in each direction (bytes/s); infinite by
+            default.
+        latency: the latency between workers of one host (s).
     """
 
     size: Annotated[int, Range(least=1, whole=True)]
@@ -117,15 +119,17 @@ class Network(Settings):
 
     Attributes:
         topology: the pairs of nodes that exchange messages; by default the method's own.
-        bandwidth: of every card, each direction (bytes/s); infinite by default.
-        latency: from the departure of the last byte to its arrival (s); a number, or a law that is
-            drawn for every message. Messages from one node to another do not overtake each other.
+        bandwidth: the bandwidth of every card in each direction (bytes/s); infinite by default.
+        latency: the time from the departure of the last byte to its arrival (s); a number, or a law
+            that is drawn for every message. Messages from one node to another do not overtake each
+            other.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is
             a queue in order of arrival at that link.
         wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private
             link, as fast as the slower of its two cards would be.
-        server_latency: of messages that servers send (s), where it differs.
-        server_bandwidth: of the servers' cards (bytes/s), where it differs from the workers'.
+        server_latency: the latency of messages that servers send (s), where it differs.
+        server_bandwidth: the bandwidth of the servers' cards (bytes/s), where it differs from the
+            workers'.
         message_bytes: the size of one model or gradient (bytes); 4 a parameter by default.
         cards: workers whose cards differ from the rest.
         links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces

@@ -29,7 +29,7 @@ class Trunk(Settings):
     Attributes:
         switches: numbers of groups, each of which has a switch, or names of switches without nodes.
         to: the other switch.
-        bandwidth: of each trunk, each direction (bytes/s); without one, and without
+        bandwidth: the bandwidth of each trunk in each direction (bytes/s); without one, and without
             `oversubscription`, a trunk only adds its latency.
         oversubscription: instead, the bandwidth of the cards of all workers of the group over that
             of its trunk.
@@ -92,7 +92,7 @@ class Groups(Settings):
         return [list(range(first, first + size)) for first in range(0, workers, size)]
 
     def size(self, workers: int) -> int | None:
-        """The number of workers of each group; None unless it is equal, in order of rank."""
+        """The number of workers of each group; None unless all are equal, in order of rank."""
         groups = [[rank for rank in ranks if rank >= 0] for ranks in self.ranks(workers)]
         sizes = {len(ranks) for ranks in groups}
         if len(sizes) == 1 and list(chain(*groups)) == list(range(workers)):

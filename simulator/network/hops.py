@@ -16,9 +16,9 @@ class Exchange:
     """A step: one message of each node, or of some. Nodes without one do not wait.
 
     Attributes:
-        to: from a rank, or an array of ranks, to the rank that it sends to; -1 for none.
-        source: likewise the rank that it receives from.
-        size: of a message, in models.
+        to: a function from a rank, or an array of ranks, to the rank that it sends to; -1 for none.
+        source: likewise for the rank that it receives from.
+        size: the size of a message, in models.
     """
 
     to: Callable[[Any], Any]
@@ -44,10 +44,10 @@ class Route(NamedTuple):
     """A step's messages on a network, by rank.
 
     Attributes:
-        to: to which a node sends; -1 for none.
-        receives: whether it receives.
-        times: of what it sends, the time of the bytes, and the latency (s).
-        size: of a message, in bytes.
+        to: the rank to which each node sends; -1 for none.
+        receives: whether each node receives.
+        times: the time of the bytes that a node sends, and the latency (s).
+        size: the size of a message, in bytes.
     """
 
     to: Sequence[int]

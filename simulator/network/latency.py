@@ -15,9 +15,9 @@ from laggard.simulator.timing.streams import LATENCY, StoredStream
 class Latencies:
     """The latencies of messages, where they are drawn from a law or change over time.
 
-    Of two messages from one node to another, the one whose last byte leaves first arrives first:
-    with t_k the moment at which the last byte of message k leaves and l_k its latency, it arrives
-    at max(t_k + l_k, arrivals of those before it).
+    Messages from one node to another arrive in the order in which their last bytes leave: with t_k
+    the moment at which the last byte of message k leaves and l_k its latency, it arrives at max(t_k
+    + l_k, arrivals of those before it).
     """
 
     def __init__(self, env: Clock, network: Network, seed: int) -> None:

@@ -27,7 +27,7 @@ class Rated:
         size: its bytes.
         route: the links that it crosses.
         passed: called at its end.
-        number: orders messages that end together: the one sent first ends first.
+        number: orders messages that end together: the message sent first ends first.
         left: bytes still to transfer, as of the moment `since` (s) of its last update.
         group: the group that determines its rate.
         end: the moment (s), or the virtual service (bytes), at which it ends.

@@ -11,7 +11,7 @@ alpha_ij the latency,
 With `rendezvous` its own message has to arrive too: c_(i, to(i)) + alpha_(i, to(i)).
 
 These are the floating-point operations of messages under a clock, and nodes go on in the same order
-(`timing.clock`): of events of one instant, the one that was scheduled first is first. An arrival is
+(`timing.clock`): events of one instant run in the order in which they were scheduled. An arrival is
 scheduled when the bytes have passed, or under `fifo` when the message is sent.
 """
 
@@ -54,7 +54,7 @@ class Tally:
         sending: seconds during which each node had a message under way, and did not compute.
         under_way: the moment (s) at which the last message of each node so far arrives.
         sent, delivered: numbers of messages.
-        bytes_sent: of those that were sent.
+        bytes_sent: the bytes of the sent messages.
     """
 
     sending: Seconds
@@ -68,8 +68,8 @@ class Finish(NamedTuple):
     """Nodes that have gone through all steps, and the event after which they go on.
 
     Attributes:
-        time, since: of that event (s), and of its scheduling.
-        ranks: in the order in which they go on.
+        time, since: the time of that event, and the time at which it was scheduled (s).
+        ranks: the nodes, in the order in which they go on.
         at_once: whether it is the event in which the last node has joined.
     """
 

@@ -30,7 +30,7 @@ class ProcessorSharingStar:
     Where no message is bound, this is processor sharing.
 
     Attributes:
-        link: the one that they share.
+        link: the shared link.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2; Parekh & Gallager (1993), virtual
     time.

@@ -54,8 +54,8 @@ class Counters:
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:
-        """Count an update of one model, and resolve its gradients; return those that were not
-        applied before.
+        """Count an update of one model, and resolve its gradients; return the gradients that were
+        not applied before.
         """
         fresh = []
         for gradient in gradients:

@@ -164,7 +164,7 @@ class Learning:
         Where they are the mean of several `nodes`' models, record their distances too.
 
         Args:
-            bytes_sent: of all messages up to now.
+            bytes_sent: the bytes of all messages up to now.
         """
         if self._rows and self._rows[-1] == progress:
             return  # the end of the run, or its start, at an evaluation

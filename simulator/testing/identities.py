@@ -304,7 +304,7 @@ def _expect_equal(
 ) -> None:
     """Raise `Broken` unless the timelines and the models of two runs are equal, bit for bit.
 
-    With `row`, that row of the one model is compared with `other_row` of the other.
+    With `row`, this row of the first model is compared with `other_row` of the second.
     """
     for name, values in one.updates.items():
         others = other.updates[name]

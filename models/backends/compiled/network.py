@@ -52,7 +52,7 @@ class Network:
         """A function of a row that writes one model's gradient and loss.
 
         Args:
-            weights: of all models, in parts `(members, params)`.
+            weights: the weights of all models, in parts `(members, params)`.
             x: inputs `(samples, ...)`.
             y: labels `(samples,)`.
             index: mini-batches `(models, batch)`.

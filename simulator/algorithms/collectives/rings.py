@@ -84,7 +84,7 @@ def part_inside(by: int, size: int, hosts: int, rank: int) -> int:
 
 
 def part_across(by: int, size: int, hosts: int, rank: int) -> int:
-    """The part that belongs to the host `by` places on, among those that a worker has summed."""
+    """Among the parts that a worker has summed, the part of the host `by` places further on."""
     return part_inside(1, size, hosts, rank) + (rank // size + by) % hosts
 
 

@@ -106,8 +106,8 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
     chunks = 1 << len(distances(workers))
 
     def step(distance: int, halve: bool) -> Phase:
-        """Exchange `distance` chunks: those of the partner's half, to be added, or the node's own,
-        which are summed.
+        """Exchange `distance` chunks: send those of the partner's half to be added, or the node's
+        own, which are summed.
         """
 
         def first(rank: int) -> int:

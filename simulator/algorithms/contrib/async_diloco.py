@@ -174,7 +174,7 @@ class AsyncDiLoCo(Compressing):
         return self.heloco.step(change, state, self.outer_momentum, self.outer_lr, node.shapes)
 
     def steps(self, worker: int, speeds: dict[int, float]) -> int:
-        """The local steps that `worker` is to make next."""
+        """The number of local steps that `worker` makes next."""
         if not self.dynamic_steps or worker not in speeds:
             return self.local_steps
         share = speeds[worker] / max(speeds.values())

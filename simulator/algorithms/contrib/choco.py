@@ -46,7 +46,7 @@ class CHOCO(Averaging):
     three vectors a node.
 
     Attributes:
-        compressor: C; top_k keeps the greatest numbers, random_k those at random indices.
+        compressor: C; top_k keeps the greatest numbers, random_k keeps numbers at random indices.
         keep: k / d.
         consensus: gamma. The fewer numbers are kept, the smaller it must be.
         coin: the seed of random_k's indices, independent of all other seeds.

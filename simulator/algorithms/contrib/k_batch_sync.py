@@ -117,10 +117,10 @@ class KBatchSync(PresentWeights):
 
     A worker continues at its weights until newer ones arrive, so that a fast one may contribute
     several mini-batches; its computation is then cancelled, and late gradients are dropped.
-    Staleness 0. It sends a gradient once the bytes of the one before have left, so that a server's
-    card with beta seconds a byte takes in min(P / t_c, 1 / (N beta)) gradients of N bytes a second,
-    from workers that need t_c seconds each. Exponential times with mean 1 / mu on a free network: K
-    / (P mu) seconds an update.
+    Staleness 0. It sends a gradient once the bytes of the previous gradient have left, so that a
+    server's card with beta seconds a byte takes in min(P / t_c, 1 / (N beta)) gradients of N bytes
+    a second, from workers that need t_c seconds each. Exponential times with mean 1 / mu on a free
+    network: K / (P mu) seconds an update.
 
     Attributes:
         gradients: K, gradients per update.

@@ -41,8 +41,8 @@ class MATCHA(Algorithm):
 
     Attributes:
         activation: c, the probability of each matching.
-        weight: a, the weight of a neighbour; by default the one whose bound on the contraction of
-            the nodes' distances is least.
+        weight: a, the weight of a neighbour; by default the weight with the least bound on the
+            contraction of the nodes' distances.
         coin: the seed of the coin, independent of all other seeds.
     """
 

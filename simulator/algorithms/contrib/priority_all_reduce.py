@@ -1,4 +1,4 @@
-"""All-reduce SGD in slices: those of the front layers are summed first."""
+"""All-reduce SGD in slices: slices of the front layers are summed first."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ COMPUTED, FREE, ORDER, SUM, GRADIENT = "computed", "free", "order", "sum", "grad
 
 @dataclass(frozen=True)
 class PriorityAllReduce(Reducing, Sliced):
-    """All-reduce SGD in slices: the front layers' are summed first, and a layer's forward pass
-    waits only for its own.
+    """All-reduce SGD in slices: slices of the front layers are summed first, and the forward pass
+    of a layer waits only for its own slices.
 
         w <- w - lr (1/P) sum_j g_j(w)
 
@@ -57,8 +57,8 @@ class PriorityAllReduce(Reducing, Sliced):
     Attributes:
         slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A
             layer has 4,096 slices at most.
-        order: which slice is summed first: that of the front-most layer, or with `fifo` the one
-            computed first.
+        order: the slice that is summed first: a slice of the front-most layer, or with `fifo` the
+            slice computed first.
         collective, ring_slices, servers: the collective that sums a slice, as in `all_reduce`.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
@@ -105,7 +105,7 @@ class PriorityAllReduce(Reducing, Sliced):
                     node.send(first_node, layer.number, COMPUTED, size=0)
 
     def coordinate(self, node: Node) -> Role:
-        """Whenever the first node is free, name the slice that is next of those that all nodes have
+        """Whenever the first node is free, name the next slice among the slices that all nodes have
         computed.
         """
         if node.rank != node.members[0]:

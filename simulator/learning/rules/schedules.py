@@ -53,7 +53,7 @@ class Step(Settings):
     Attributes:
         every: the length of a step, in `unit`.
         factor: the learning rate after a step over that before it.
-        unit: in what progress is counted.
+        unit: the unit of progress: updates or epochs.
         at: increasing numbers instead of `every`; they are the same for all members of an ensemble.
 
     Source: `torch.optim.lr_scheduler.StepLR`, `MultiStepLR`.
@@ -96,7 +96,7 @@ class WarmUp(Settings):
     Attributes:
         length: the length of the warm-up, in `unit`.
         start: the factor at the start.
-        unit: in what progress is counted.
+        unit: the unit of progress: updates or epochs.
     """
 
     length: PositiveScalar
@@ -121,8 +121,8 @@ class Cosine(Settings):
     Attributes:
         length: the length of the descent, in `unit`.
         floor: the factor at its end, and from then on.
-        unit: in what progress is counted.
-        after: updates or epochs before it begins, as those of a warm-up.
+        unit: the unit of progress: updates or epochs.
+        after: updates or epochs before it begins, such as the length of a warm-up.
     """
 
     length: PositiveScalar

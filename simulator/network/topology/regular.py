@@ -89,8 +89,8 @@ class Torus(Peers):
     With one row it is the ring. A side of two gives one neighbour along it, a side of one none.
 
     Attributes:
-        rows: of the grid; by default the most square one, for a prime number of workers a single
-            row.
+        rows: the number of rows of the grid; by default of the most square grid, which is a single
+            row for a prime number of workers.
     """
 
     rows: PositiveInt | None = None

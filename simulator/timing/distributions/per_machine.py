@@ -74,8 +74,8 @@ class Trace(Settings):
             workers are ranked in natural order. Columns `worker0`, `worker1`, ... need no key.
         order: `sequential`, every worker goes through its rows cyclically from a random one;
             `replay`, the same from the first one; or `bootstrap`, rows at random.
-        unit: the unit of the column: s, ms, us or ns. By default the one at the end of its name, as
-            in `duration_ms`, or else seconds.
+        unit: the unit of the column: s, ms, us or ns. By default the unit at the end of its name,
+            as in `duration_ms`, or else seconds.
     """
 
     file: str
