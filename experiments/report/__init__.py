@@ -134,7 +134,7 @@ def _fill_template(**content: Any) -> str:
 
 
 def timeline_runs(results: Sequence[Result]) -> dict[str, Result]:
-    """The first seed of each setting of the runs, by its name."""
+    """For each setting, under its name, the run of its first seed."""
     runs: dict[str, Result] = {}
     methods = names(results)
     for result in results:

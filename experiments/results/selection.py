@@ -71,10 +71,10 @@ def best(
     """Find the best values of the keys `over`, for each setting of the other keys.
 
     The value that a seed reports is chosen without that seed, on the remaining ones. So all seeds
-    report, and none a setting that it helped to choose. The seeds are the values of
+    report, and no seed reports a setting that it helped to choose. The seeds are the values of
     `seed`, or else of the first swept key that ends in `seed`. A single seed both chooses and
-    reports, so that its value is optimistic, and a note warns of it. Of equal settings the first
-    is chosen.
+    reports, so that its value is optimistic, and a note warns of it. Of equal settings the first is
+    chosen.
 
     Args:
         over: one swept key, or several; none may be a seed.

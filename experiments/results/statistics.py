@@ -139,8 +139,8 @@ def _half_interval(values: np.ndarray) -> float:
 def interval(estimate: Estimate, is_share: bool) -> tuple[float, float]:
     """The ends of the 95 % interval: m -/+ a, moved where that comes near a bound.
 
-    A measure is at least 0, and a share at most 1. The end that is nearer to a bound is that of the
-    logarithmic scale, or of a share of the logit scale, so that it never passes the bound; the width
+    A measure is at least 0, and a share at most 1. The end nearer to a bound is computed on a
+    logarithmic scale, or for a share on a logit scale, so that it never passes the bound. The width
     stays 2 a. A difference has no bound.
 
         low = m exp(-a / m)                                of a time, a count or a loss

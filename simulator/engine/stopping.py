@@ -119,6 +119,7 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
             raise InvalidSettingError("Cluster", key, expected, slowdown.slow_for)
     time, period = stop.time or 0.0, evaluate.every_seconds
     if period is not None:
+        # the run, and its longest spans without another event, hold at most MAX_EVALUATIONS
         gap = max(time, longest * MAX_EVALUATIONS / MAX_CHANGES, _longest_pause(cluster))
         if gap > MAX_EVALUATIONS * period:
             expected = f"at least {gap / MAX_EVALUATIONS:g} s"

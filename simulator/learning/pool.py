@@ -211,7 +211,7 @@ class GradientPool:
         weights = [gradient.weights for gradient in gradients]
         batches = [gradient.batch for gradient in gradients]
         call = None
-        if len(gradients) > 1:
+        if len(gradients) > 1:  # a single gradient leaves nothing for the background
             call = submit(self.task, weights, batches)
         if call is not None:
             for number, gradient in enumerate(gradients):

@@ -26,7 +26,8 @@ def check_algorithm(
     updates: int = 60,
     seed: int = 0,
 ) -> list[str]:
-    """Check every identity of `IDENTITIES`; return the names of those that could be checked.
+    """Check every identity of `IDENTITIES`; return the names of the identities that could be
+    checked.
 
     Hash seeds cannot be checked for an algorithm that another process cannot import, such as one
     defined in a notebook.

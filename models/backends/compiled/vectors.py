@@ -169,6 +169,7 @@ def make_correlation(rows: int) -> Any:
             target = vector_at(builder, out, INDEX(number * LANES), LANES)
             targets.append(target)
             sums.append(variable_of(builder, builder.load(target, align=FLOAT_BYTES)))
+        # The sums stay in registers over all places: in memory each term would cost a store.
         with cgutils.for_range(builder, size_of(*given, 1)) as loop:
             y_place = builder.mul(loop.index, INDEX(SAMPLES))
             x_place = entry_of(builder, places, loop.index)

@@ -212,6 +212,8 @@ class DecoupledDiLoCo(OuterOptimizer, Compressing):
             if moment == math.inf:
                 yield message
             else:
+                # A timer fires after all messages of its instant: a push that arrives at the moment
+                # of a merge still belongs to it.
                 yield message | node.after(max(0.0, moment - node.now))
             if message.fired:
                 moment = node.now

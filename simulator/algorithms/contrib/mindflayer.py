@@ -127,12 +127,13 @@ class MindFlayer(Compressing):
             if content is not None:
                 gathered[worker] = content
             elif worker not in gathered:
-                node.send(worker, node.weights)
+                node.send(worker, node.weights)  # else the next update answers its announcement
             if len(gathered) < node.workers:
                 continue
             yield node.work(node.apply_seconds)
             ready = list[GradientPromise]()
             terms = list[GradientPromise]()
+            # by rank: the bits of the sum must not depend on the order of arrival
             for rank in sorted(gathered):
                 gradients, summands = gathered[rank]
                 ready.extend(gradients)

@@ -141,7 +141,7 @@ class PriorityAllReduce(Reducing, Sliced):
         }
         turns = count()
         while True:
-            _, own = yield node.receive(GRADIENT)
+            _, own = yield node.receive(GRADIENT)  # a placeholder: the gradient is not computed yet
             totals: dict[tuple[int, int], Promise] = {}
             while len(totals) < len(slices):
                 turn = next(turns)
@@ -150,6 +150,7 @@ class PriorityAllReduce(Reducing, Sliced):
                 _, named = yield node.receive((ORDER, turn))
                 part = slices[named]
                 totals[named] = yield from part.reduce(node, own[part.columns], params, turn)
+                # before the last SUM is announced: it lets the next forward pass read the new model
                 if len(totals) == len(slices):
                     _, gradient = yield node.receive(GRADIENT)
                     total = concatenate([totals[one] for one in slices])

@@ -45,7 +45,7 @@ class RuleState(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule(Settings):
-    """From the gradients of one update to the new weights.
+    """A learning rule: it computes new weights from the gradients of one update.
 
     For gradients g_1 .. g_K with compensation C, optimiser O and schedule s:
     w <- w + mean_k scale_k * O(clip(mean_k C(g_k)) + weight_decay w; lr * s(progress)).
@@ -56,8 +56,8 @@ class Rule(Settings):
         schedule: the factor on the learning rate as training goes on.
         compensation: the correction of a late gradient.
         clip: a bound on the gradient of an update, before weight decay.
-        weight_decay: coupled with the gradient, as in `torch.optim`; of the weights that the update
-            changes, however stale its gradients are.
+        weight_decay: coupled with the gradient, as in `torch.optim`. It applies to the weights that
+            the update changes, however stale its gradients are.
     """
 
     optimizer: Optimizer = field(default_factory=SGD)

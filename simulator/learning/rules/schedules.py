@@ -87,7 +87,8 @@ class Step(Settings):
 
 @dataclass(frozen=True)
 class WarmUp(Settings):
-    """From `start` times the learning rate linearly to all of it, over `length`.
+    """Warm-up: the learning rate rises linearly from `start` times its value to all of it, over
+    `length`.
 
         factor = start + (1 - start) min(1, progress / length)
 
@@ -110,7 +111,8 @@ class WarmUp(Settings):
 
 @dataclass(frozen=True)
 class Cosine(Settings):
-    """Half a cosine from the learning rate down to `floor` times it, over `length`.
+    """Cosine decay: the learning rate falls along half a cosine to `floor` times its value, over
+    `length`.
 
         factor = floor + (1 - floor) (1 + cos(pi x)) / 2
 
