@@ -295,7 +295,7 @@ def _decode(data: Any) -> tuple[np.ndarray, np.ndarray]:
     try:
         x = np.array(data["x"], dtype=np.float32)
     except (ValueError, TypeError):
-        raise UnknownSamplesError("x with other than numbers, or of different lengths") from None
+        raise UnknownSamplesError("x with non-numbers, or of different lengths") from None
     x = x.reshape(len(x), -1) if x.ndim < 2 else x  # a number alone is a vector of one
     if len(x) != len(data["y"]):
         raise UnknownSamplesError(f"{len(x)} x and {len(data['y'])} y")

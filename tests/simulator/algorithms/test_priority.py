@@ -179,7 +179,7 @@ def test_free_network_gives_times_of_all_reduce(order):
 
 @pytest.mark.parametrize("collective", AT_ONCE)
 @pytest.mark.parametrize(("P", "more"), [(4, 0.02), (1, 0.0)])
-def test_one_slice_costs_all_reduce_and_notice(collective, P, more):
+def test_one_slice_adds_two_latencies_to_all_reduce(collective, P, more):
     """The last node needs the latency there and back more; alone, a node asks no other."""
     network = Network(bandwidth=300.0, latency=0.01, message_bytes=50.0)
     one, whole = (

@@ -55,7 +55,7 @@ def test_checkpoint_that_was_due_before_crash_is_kept():
     assert outcome.restores["lost"].tolist() == [0]
 
 
-def test_one_shard_alone_goes_back():
+def test_crash_restores_only_its_own_shard():
     """Gradients of 1 in every coordinate: shard 1 has lost two of its updates, shard 0 none."""
     task = Quadratic(curvature=1e-300, dim=4, initial=0.0, dtype=torch.float64)
     task.gradients = lambda weights, batches: (torch.ones_like(weights), weights.sum(-1))
