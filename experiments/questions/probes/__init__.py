@@ -1,4 +1,4 @@
-"""Probes: simulations that compute numbers which runs do not record, such as additional gradients."""
+"""Probes: simulations that compute numbers which a run does not record, such as extra gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,15 +29,16 @@ PROBES: Mapping[str, Probe] = {
     "momentum": momentum,
     "variation": variation,
 }
-"""A function from a config and the arguments of `simulate` to a row for each number: its `member`,
-`number` and whatever tells it from the member's others.
+"""Name -> the probe: a function from a config and the arguments of `simulate` to rows of numbers.
+
+A row has the keys `member`, `number`, and the settings that distinguish it from the member's others.
 """
 
 
 def run_probe(probe: str, planned: Sequence[RunSpec], out: Path) -> pd.DataFrame:
-    """The numbers of a probe along some runs, as `take` gives those of runs; kept under `out`.
+    """The numbers of a probe for some runs, in the format of `take`; stored under `out`.
 
-    A member that diverged has no number: its row is marked as lost.
+    A member that diverged has no number. Its row is marked as lost.
     """
     tables = [_load_or_run(probe, spec, out) for spec in planned]
     table = pd.concat(tables, ignore_index=True)
@@ -50,16 +51,16 @@ def run_probe(probe: str, planned: Sequence[RunSpec], out: Path) -> pd.DataFrame
 
 
 def _load_or_run(probe: str, spec: RunSpec, out: Path) -> pd.DataFrame:
-    """The rows of one run, with its labels and its members' settings; read where they are kept."""
+    """The rows of one run with its labels and its members' settings, simulated unless stored."""
     path = out / spec.config.name / f"{probe}-{spec.id}.csv"
     if not path.is_file():
-        given = spec.arguments()
+        arguments = spec.arguments()
         start = perf_counter()
-        rows = pd.DataFrame(PROBES[probe](spec.config, given))
-        made = circumstances(spec, given["task"], perf_counter() - start)
+        rows = pd.DataFrame(PROBES[probe](spec.config, arguments))
+        made = circumstances(spec, arguments["task"], perf_counter() - start)
         with whole_file(path) as part:
             rows.assign(device=made["device"]).to_csv(part, index=False)
-    found = pd.read_csv(path)
-    settings = pd.DataFrame(spec.members).reindex(found["member"]).reset_index(drop=True)
-    labelled = found.assign(**spec.labels, run=spec.id)
+    stored = pd.read_csv(path)
+    settings = pd.DataFrame(spec.members).reindex(stored["member"]).reset_index(drop=True)
+    labelled = stored.assign(**spec.labels, run=spec.id)
     return pd.concat([labelled, settings], axis=1)

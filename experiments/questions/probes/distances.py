@@ -1,4 +1,4 @@
-"""Distances of compensated gradients from fresh ones."""
+"""The distance of compensated gradients from the fresh gradient."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,13 @@ QUARTERS = 4
 
 @dataclass(frozen=True)
 class DistanceProbe:
-    """A compensation that also takes the mini-batch's gradient at the present weights, and records
-    both gradients' distances from it.
+    """A compensation that also records the distances of two gradients from the fresh one.
+
+    The fresh gradient is that of the same mini-batch at the present weights.
 
     Attributes:
         inner: the compensation whose gradient is compared.
-        task: takes the fresh gradient, at the price of another evaluation.
+        task: evaluates the fresh gradient.
         distances: per update, |g_compensated - g_fresh| and |g_stale - g_fresh|, each
             `(ensemble,)`.
     """
@@ -50,18 +51,19 @@ class DistanceProbe:
         return self.inner.scale(gradient, lr)
 
 
-def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The distance of a compensated gradient to the fresh one over that of the stale one, in each
-    quarter of a run.
+def closeness(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The distance of the compensated gradient to the fresh one, relative to the stale gradient's.
 
-    E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same
-    mini-batch at the weights that are updated; a row per member and quarter of the run's updates.
+        E |g_compensated - g_fresh| / E |g_stale - g_fresh|
+
+    The fresh gradient is that of the same mini-batch at the weights that are updated. E is the mean
+    over the updates of a quarter of the run. Returns a row per member and quarter.
 
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the
     fresh gradient.
     """
-    along = DistanceProbe(given["algorithm"].rule.compensation, given["task"])
-    _simulate_with(along, given)
+    along = DistanceProbe(arguments["algorithm"].rule.compensation, arguments["task"])
+    _simulate_with(along, arguments)
     compensated, stale = (torch.stack(norms) for norms in zip(*along.distances, strict=True))
     rows: list[dict[str, float]] = []
     for member, quarter, share in _shares_by_quarter(compensated, stale):
@@ -69,15 +71,15 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
     return rows
 
 
-def _simulate_with(probe: Any, given: Mapping[str, Any]) -> None:
+def _simulate_with(probe: Any, arguments: Mapping[str, Any]) -> None:
     """Simulate a run whose rule has a probe in place of its compensation."""
-    algorithm = given["algorithm"]
+    algorithm = arguments["algorithm"]
     rule = replace(algorithm.rule, compensation=probe)
-    simulate(**{**given, "algorithm": replace(algorithm, rule=rule)})
+    simulate(**{**arguments, "algorithm": replace(algorithm, rule=rule)})
 
 
 def _shares_by_quarter(above: Tensor, below: Tensor) -> Iterator[tuple[int, int, float]]:
-    """Member, quarter of a run, and the mean of `above` over that of `below` there.
+    """Yield member, quarter of the run, and mean(above) / mean(below) over its updates.
 
     Args:
         above, below: distances `(updates, ensemble)`.
@@ -94,14 +96,15 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 @dataclass(frozen=True)
 class ExpansionProbe(Uncompensated):
-    """No compensation; at some updates it compares the corrections that several compensations would
-    make with the right one.
+    """No compensation; it compares the corrections of several compensations with the exact one.
+
+    The exact correction is r = g_fresh - g_stale. The comparison is made at every tenth update.
 
     Attributes:
-        task: takes the fresh gradient, and products with the Hessian.
+        task: evaluates the fresh gradient and products with the Hessian.
         forms: compensations of strength 1, whose correction is proportional to the strength.
-        products: by form and update, <r, r>, <r, c> and <c, c> of the right correction r = g_fresh
-            - g_stale and the form's c, each `(ensemble,)`.
+        products: by form, for each compared update, the products <r, r>, <r, c> and <c, c> with the
+            form's correction c, each `(ensemble,)`.
         seen: a list with an entry for each gradient so far.
     """
 
@@ -149,26 +152,28 @@ class ExpansionProbe(Uncompensated):
             self.products.setdefault(name, []).append(products)
 
 
-def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Distances to the fresh gradient that several compensations would have, along a run without
-    compensation.
+def expansions(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The relative distances to the fresh gradient that compensations would have in a run of ASGD.
 
-    As in `closeness`, E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|, of every tenth
-    update, with the correction c of
+        E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|
 
-        constant  g*g*(w - w_read), DC-ASGD-c;     adaptive  the same over the root of its mean
-        square, DC-ASGD-a outer     g g^T (w - w_read);              exact     H (w - w_read), of
-        which strength 1 is the Taylor expansion
+    The run itself has no compensation. E is the mean over every tenth update of a quarter of it. The
+    correction c has one of four forms:
 
-    g and H those of the mini-batch at w_read; a row per member, form, strength and quarter of the
-    run's updates.
+        constant: c = g * g * (w - w_read), of DC-ASGD-c
+        adaptive: the same over the root of a running mean of g * g, of DC-ASGD-a
+        outer:    c = g g^T (w - w_read)
+        exact:    c = H (w - w_read); strength 1 is the Taylor expansion
+
+    g and H are the gradient and the Hessian of the mini-batch at w_read. Returns a row per member,
+    form, strength and quarter.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by
     its diagonal.
     """
     forms = {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
-    along = ExpansionProbe(given["task"], forms)
-    _simulate_with(along, given)
+    along = ExpansionProbe(arguments["task"], forms)
+    _simulate_with(along, arguments)
     rows: list[dict[str, Any]] = []
     for form, products in along.products.items():
         right, across, own = (torch.stack(product) for product in zip(*products, strict=True))

@@ -1,4 +1,4 @@
-"""Along a run: the variation of gradients, and the distance of their products from the Hessian."""
+"""Statistics of gradients during a run: their variation, and their outer product beside the Hessian."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,22 +17,22 @@ from laggard.simulator.learning.rules.scalars import Scalar
 
 PARTS = 10  # parts of a run; each reports its means
 INTERVAL = 125  # updates from one measurement to the next
-LATER = 16  # updates between the two models of a measurement, as of a gradient with that delay
+LATER = 16  # updates between the two models of a measurement, like a delay of 16
 BATCHES = 32
-"""Mini-batches of a measurement, drawn in addition to those of the run."""
-SINGLE = 8  # the mini-batches among them whose samples have a gradient each
+"""The mini-batches of a measurement, drawn in addition to those of the run."""
+SINGLE = 8  # the mini-batches among them of which each sample's own gradient is taken
 
 
 @dataclass(frozen=True)
 class VariationProbe(Uncompensated):
-    """No compensation; every `INTERVAL` updates it measures the gradients of other mini-batches.
+    """No compensation; every `INTERVAL` updates it measures gradients of additional mini-batches.
 
     Attributes:
-        task: takes the gradients, and products with the Hessian.
-        batches: mini-batches for the measurements.
-        measured: numbers by name, one per measurement, each `(ensemble,)`.
+        task: evaluates gradients and products with the Hessian.
+        batches: the mini-batches for the measurements.
+        measured: per measurement, the numbers by name, each `(ensemble,)`.
         seen: a list with an entry for each update so far.
-        begun: the weights at which the measurement began.
+        begun: the weights at the beginning of the current measurement.
     """
 
     task: Any
@@ -49,10 +49,10 @@ class VariationProbe(Uncompensated):
             self.begun[:] = [weights]
         if place == LATER:
             batches = [next(self.batches) for _ in range(BATCHES)]
-            found = measure_variation(self.task, self.begun[0], weights, batches)
-            self.measured.append(
-                found | measure_curvature(self.task, self.begun[0], weights, batches[:SINGLE])
-            )
+            read = self.begun[0]
+            statistics = measure_variation(self.task, read, weights, batches)
+            curvature = measure_curvature(self.task, read, weights, batches[:SINGLE])
+            self.measured.append(statistics | curvature)
         self.seen.append(None)
         return value, state
 
@@ -60,12 +60,13 @@ class VariationProbe(Uncompensated):
 def measure_variation(
     task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
 ) -> dict[str, Tensor]:
-    """The variation of gradients between mini-batches and between two models, each `(ensemble,)`.
+    """The variation of gradients between mini-batches b and between two models.
 
-        variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E
-        g_b(read)|^2
+        variance = tr Cov(g_b(read))
+        signal   = |E g_b(read)|^2
+        change   = |E g_b(now) - E g_b(read)|^2
 
-    without bias, from the mean and the covariance over the mini-batches b.
+    Each is an unbiased estimate over the mini-batches, `(ensemble,)`.
 
     Args:
         read, now: the two models, `(ensemble, params)`.
@@ -92,14 +93,15 @@ def _gradients_of(task: Any, model: Tensor, batches: Sequence[Tensor]) -> Tensor
 def measure_curvature(
     task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
 ) -> dict[str, Tensor]:
-    """The loss's Hessian H and the mean F of g g^T over samples, in the direction s = now - read,
-    each `(ensemble,)`.
+    """The Hessian H of the loss and the mean F of g g^T over samples, in the direction of training.
 
-        hessian  s^T H s;    fisher  s^T F s;    cosine  that of H s and F s;    outer  s^T E[g_b
-        g_b^T] s
+        hessian = s^T H s
+        fisher  = s^T F s
+        cosine  = cosine of the angle between H s and F s
+        outer   = s^T E[g_b g_b^T] s
 
-    H and F of the samples of all `batches` at `read`; g_b the gradient of a mini-batch, as DC-ASGD
-    has it.
+    The direction is s = now - read. H and F are those of the samples of all `batches` at `read`. g_b
+    is the gradient of a mini-batch, which DC-ASGD uses. Each result is `(ensemble,)`.
     """
     step = now - read
     curved, squared, outer = (torch.zeros_like(step, dtype=torch.float64) for _ in range(3))
@@ -119,21 +121,22 @@ def measure_curvature(
     }
 
 
-def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row per
-    member, tenth and number.
+def variation(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The means of `measure_variation` and `measure_curvature` over each tenth of a run.
+
+    Returns a row per member, tenth and measurement.
 
     Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of
     a mini-batch. Zheng et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes
     that of the labels.
 
     Raises:
-        ConfigError: a run too short for a measurement in each tenth.
+        ConfigError: the run is too short for a measurement in each tenth.
     """
-    rngs = [np.random.default_rng([seed, LATER]) for seed in given["learning_seeds"]]
-    along = VariationProbe(given["task"], given["task"].batches(0, rngs))
-    rule = replace(given["algorithm"].rule, compensation=along)
-    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
+    rngs = [np.random.default_rng([seed, LATER]) for seed in arguments["learning_seeds"]]
+    along = VariationProbe(arguments["task"], arguments["task"].batches(0, rngs))
+    rule = replace(arguments["algorithm"].rule, compensation=along)
+    simulate(**{**arguments, "algorithm": replace(arguments["algorithm"], rule=rule)})
     if len(along.measured) < PARTS:
         least = (PARTS - 1) * INTERVAL + LATER + 1
         raise ConfigError(
@@ -142,8 +145,8 @@ def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
     rows: list[dict[str, Any]] = []
     for name in along.measured[0]:
-        parts = torch.stack([each[name] for each in along.measured]).tensor_split(PARTS)
-        for part, numbers in enumerate(parts, start=1):
-            for member, number in enumerate(numbers.mean(0)):
+        parts = torch.stack([numbers[name] for numbers in along.measured]).tensor_split(PARTS)
+        for part, values in enumerate(parts, start=1):
+            for member, number in enumerate(values.mean(0)):
                 rows.append({"member": member, "of": name, "part": part, "number": float(number)})
     return rows

@@ -1,4 +1,4 @@
-"""The momentum that staleness adds to descent on a quadratic."""
+"""The implicit momentum of asynchronous SGD on a quadratic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from laggard.simulator.learning.rules.scalars import Scalar
 
 @dataclass(frozen=True)
 class TrajectoryProbe(Uncompensated):
-    """No compensation; it records the models at which gradients are applied.
+    """No compensation; it records the weights to which gradients are applied.
 
     Attributes:
         models: the weights before each update, `(ensemble, params)`.
@@ -35,21 +35,20 @@ class TrajectoryProbe(Uncompensated):
         return value, state
 
 
-def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row per
-    member.
+def momentum(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The implicit momentum mu of asynchronous SGD around the optimum 0 of a quadratic.
 
-        R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t
-        and parameters
+        R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j)
 
-    which is fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out: w(t) and the
-    step after it have the choice of the last worker in common.
+    R(j) is the autocovariance at lag j, the mean of w(t) w(t+j) over updates t and parameters. mu and
+    a are fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out, since w(t) and the
+    step after it depend on the same choice of a worker. Returns a row per member.
 
     Source: Mitliagkas et al. (2016), arXiv 1605.09774: geometric staleness gives mu = 1 - 1 / P.
     """
     along = TrajectoryProbe()
-    rule = replace(given["algorithm"].rule, compensation=along)
-    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
+    rule = replace(arguments["algorithm"].rule, compensation=along)
+    simulate(**{**arguments, "algorithm": replace(arguments["algorithm"], rule=rule)})
     models = torch.stack(along.models).double()
     lags = 2 * config.cluster.workers
     return [

@@ -1,6 +1,4 @@
-"""Delayed descent from beside a minimum: the learning rates at which it returns, and at which it
-leaves.
-"""
+"""Delayed gradient descent that starts beside a minimum: at which learning rates does it return?"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,28 +18,29 @@ from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.scalars import Scalar
 
 DECAY = 0.001
-"""The factor on |w|^2 / 2 in the loss, without which the cross entropy of a network has no
-minimum.
-"""
-EVALUATIONS = 600  # gradients of the search for a minimum
-POWER = 40  # iterations for the sharpness
-APART = 0.001
-"""The distance from the minimum at which descent begins, along its sharpest direction."""
-LEFT = 10 * APART
-"""A deviation beyond which the minimum has been left, whatever comes then."""
+"""The weight decay. Without it the cross entropy of a network may have no minimum."""
+EVALUATIONS = 600  # gradient evaluations of the search for a minimum, at most
+POWER_ITERATIONS = 40
+"""The iterations of the power method that finds the sharpness."""
+START_DISTANCE = 0.001
+"""The distance from the minimum at which descent starts, along the sharpest direction."""
+MAX_DEVIATION = 10 * START_DISTANCE
+"""Descent has left the minimum once its deviation exceeds this, even if it returns."""
 SAMPLE_PARTS = 4
-"""The number of parts of the samples, each a mini-batch of `leaving_by_parts`."""
-PERIODS = 6  # periods of the oscillation at the limit; the first is transient
+"""A mini-batch of `leaving_by_parts` has one in so many of the samples."""
+PERIODS = 6  # periods of the oscillation at theory's limit; the first is transient
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """A minimum of the loss of one mini-batch with weight decay, f(w) = loss(w) + DECAY / 2 |w|^2.
+    """A minimum of the loss f of one mini-batch with weight decay.
+
+        f(w) = loss(w) + DECAY / 2 |w|^2
 
     Attributes:
         weights: `(params,)`.
-        sharpness: the largest eigenvalue of f's Hessian there, and its eigenvector `direction`
-            `(params,)`.
+        sharpness: the largest eigenvalue of the Hessian of f at the minimum.
+        direction: its eigenvector, `(params,)`.
         slope: |f'(w)|, the residual of the search.
         batch: the mini-batch.
     """
@@ -55,16 +54,16 @@ class Minimum:
 
 @dataclass(frozen=True)
 class BesideMinima:
-    """A task whose members each start beside a minimum, and use that minimum's mini-batch only.
+    """A task whose members start beside a minimum and use the mini-batch of this minimum only.
 
     Gradients are those of f, scaled so that theory's limit is a learning rate of 1.
 
     Attributes:
-        task: takes the gradients of the loss.
+        task: evaluates the gradients of the loss.
         minima: the minimum of each member.
-        limit: the learning rate at which, by theory, descent on curvature 1 oscillates for ever.
-        parts: if above 1, each gradient is that of a random part of the samples, minus the gradient
-            of the same part at the minimum; so the minimum stays a minimum.
+        limit: the largest stable learning rate for curvature 1, by theory.
+        parts: if above 1, each gradient is that of a random 1 / `parts` of the samples, minus the
+            gradient of the same samples at the minimum. So the minimum stays stationary.
     """
 
     task: Any
@@ -79,7 +78,7 @@ class BesideMinima:
         return int(self.task.lanes)
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        return torch.stack([each.weights + APART * each.direction for each in self.minima])
+        return torch.stack([each.weights + START_DISTANCE * each.direction for each in self.minima])
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         if self.parts == 1:
@@ -111,11 +110,10 @@ class BesideMinima:
 
 @dataclass(frozen=True)
 class DeviationProbe(Uncompensated):
-    """No compensation; before each update it records the deviation from the minima along their
-    sharpest directions.
+    """No compensation; it records the deviation from each minimum before every update.
 
     Attributes:
-        deviations: per update, `(ensemble,)`.
+        deviations: per update, the component along the sharpest direction, `(ensemble,)`.
     """
 
     shared: ClassVar[bool] = True
@@ -133,16 +131,19 @@ class DeviationProbe(Uncompensated):
         return value, state
 
 
-def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[dict[str, Any]]:
-    """The growth of the deviation from a minimum under delay, at learning rates in units of
-    theory's limit.
+def leaving(config: Config, arguments: Mapping[str, Any], parts: int = 1) -> list[dict[str, Any]]:
+    """The growth of the deviation from a minimum under delay.
 
-    A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
-    direction, and descent goes on from there with the config's delay and momentum. With its
-    sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that by theory
-    the deviation shrinks below 1 and grows above. A row per member with the swing of the deviation
-    (largest minus smallest) in the last of six periods over that in the second (`growth`; infinite,
-    where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+        growth = swing in the last period / swing in the second period
+
+    A minimum of the loss of one mini-batch is found without delay. Descent starts at
+    `START_DISTANCE` from it along the sharpest direction, with the config's delay and momentum, and
+    lasts six periods. The swing of a period is the largest minus the smallest deviation. `growth` is
+    infinite if the deviation ever exceeded `MAX_DEVIATION`.
+
+    `learning.lr` is in units of theory's limit `critical(delay, momentum) / sharpness`. By theory
+    the deviation shrinks below 1 and grows above. Returns rows of `growth`, `sharpness` and `slope`
+    for each member.
 
     Args:
         parts: the `parts` of `BesideMinima`.
@@ -150,26 +151,26 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
     expansion is.
     """
-    task, algorithm = given["task"], given["algorithm"]
+    task, algorithm = arguments["task"], arguments["algorithm"]
     limit, angle = critical(algorithm.delay, config.learning.momentum, nesterov=False)
     period = math.ceil(2 * math.pi / angle)
-    minima = [_find_once(config, task, seed) for seed in given["learning_seeds"]]
+    minima = [_find_once(config, task, seed) for seed in arguments["learning_seeds"]]
     along = DeviationProbe(minima)
     rule = replace(algorithm.rule, compensation=along)
     updates = PERIODS * period
-    arguments = {
-        **given,
+    changed_arguments = {
+        **arguments,
         "task": BesideMinima(task, minima, limit, parts),
         "algorithm": replace(algorithm, rule=rule),
         "stop": Stop(updates=updates),
         "evaluate": Evaluate(every_updates=updates),
     }
-    simulate(**arguments)
+    simulate(**changed_arguments)
 
     # (periods, updates in a period, ensemble)
     deviations = torch.stack(along.deviations).unflatten(0, (PERIODS, period))
     swings = deviations.amax(1) - deviations.amin(1)
-    has_left = deviations.abs().amax((0, 1)) > LEFT
+    has_left = deviations.abs().amax((0, 1)) > MAX_DEVIATION
     growth = (swings[-1] / swings[1]).masked_fill(has_left, math.inf)
     numbers = {
         "growth": growth.tolist(),
@@ -183,26 +184,24 @@ def leaving(config: Config, given: Mapping[str, Any], parts: int = 1) -> list[di
     ]
 
 
-def leaving_by_parts(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`leaving` with gradients of a random quarter of the samples each."""
-    return leaving(config, given, SAMPLE_PARTS)
+def leaving_by_parts(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`leaving` with mini-batches: each gradient is that of a random quarter of the samples."""
+    return leaving(config, arguments, SAMPLE_PARTS)
 
 
 def _find_once(config: Config, task: Any, seed: int) -> Minimum:
-    """The minimum of `find_minimum`, which runs of one sweep share."""
+    """The result of `find_minimum`, cached, since the runs of a sweep share their minima."""
     key = (repr(config.task), seed)
-    if key not in _found:
-        _found[key] = find_minimum(task, seed)
-    return _found[key]
+    if key not in _minima:
+        _minima[key] = find_minimum(task, seed)
+    return _minima[key]
 
 
-_found: dict[tuple[str, int], Minimum] = {}
+_minima: dict[tuple[str, int], Minimum] = {}
 
 
 def find_minimum(task: Any, seed: int) -> Minimum:
-    """A minimum of f for a mini-batch and initial weights that `seed` draws, by L-BFGS, and its
-    sharpness.
-    """
+    """A minimum of f by L-BFGS, with its sharpness; `seed` draws mini-batch and initial weights."""
     start = task.start([seed])[0]
     batch = next(task.batches(0, [np.random.default_rng(seed)]))
     weights = start.double().clone()
@@ -229,11 +228,13 @@ def find_minimum(task: Any, seed: int) -> Minimum:
 
 
 def _find_sharpest(task: Any, weights: Tensor, batch: Any) -> tuple[float, Tensor]:
-    """The largest eigenvalue of f's Hessian at `weights` `(params,)`, and its eigenvector, by power
-    iteration.
+    """The largest eigenvalue of the Hessian of f and its eigenvector, by power iteration.
+
+    Args:
+        weights: `(params,)`.
     """
     direction = torch.ones_like(weights) / math.sqrt(weights.numel())
-    for _ in range(POWER):
+    for _ in range(POWER_ITERATIONS):
         product = (
             task.hessian_products(weights[None, None], direction[None, None], [batch])[0, 0]
             + DECAY * direction
