@@ -1,4 +1,4 @@
-"""All questions by name, in the order of the page."""
+"""The table of all questions, in the order in which pages and commands list them."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -30,7 +30,7 @@ QUESTIONS = {question.name: question for question in chain(*TOPICS)}
 
 
 def questions(names: Sequence[str] = ()) -> list[Question]:
-    """The questions of these names; without names all.
+    """The questions with these names; all questions if there are no names.
 
     Raises:
         ConfigError: a question is unknown.

@@ -1,6 +1,6 @@
-"""The runs of a question: those whose numbers are stored are not simulated again.
+"""The runs of a question. Runs whose numbers are stored are not simulated again.
 
-A study with `tune` has runs that choose and runs that report; without it all runs report.
+In a study with `tune` some seeds choose the settings and others report. Without it all report.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,13 @@ from laggard.experiments.running.sweep import sweep
 from laggard.experiments.running.tuning import chosen_settings
 
 TUNED_BY = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "epochs_to"}
-"""Criterion of `tune.by` -> the measure of the table that it reads. With one batch size, epochs
-order runs as updates do.
+"""Criterion of `tune.by` -> the measure that it reads.
+
+Epochs stand for updates: with one batch size both rank runs in the same order.
 """
 
 LEARNING_KEYS = ("task.", "learning.", "tune.", "stop.accuracy=", "evaluate.")
-"""Beginnings of overrides that cannot matter to a study of the clock alone."""
+"""Prefixes of overrides without effect on a study that simulates time and trains no model."""
 
 
 def study_config(
@@ -41,8 +42,8 @@ def study_config(
     """The config of a study of a question.
 
     Raises:
-        ConfigError: an override sets what the study sweeps, or what cannot matter here; or the
-            study cannot be run.
+        ConfigError: an override sets a swept key or one of `question.fixed`, or the study cannot be
+            run.
     """
     study = question.studies[name]
     assert isinstance(study, Study)
@@ -72,11 +73,11 @@ def collect(
     out: str | Path = "results",
     jobs: int | None = None,
 ) -> pd.DataFrame:
-    """The table of numbers of a question: the stored ones, and those of the runs that were missing.
+    """The table of numbers of a question; runs without a stored number are simulated first.
 
     Args:
-        known: the stored numbers. A new number replaces that of an older run of the same study,
-            setting and seed, as of a plugin that was edited; all others stay.
+        known: the stored numbers. A new number replaces the one of the same study, setting and seed,
+            for example after a plugin was edited. All others stay.
 
     Raises:
         ConfigError: a study cannot be run.
@@ -94,7 +95,7 @@ def collect(
 def _add_sweep(
     known: pd.DataFrame, study: Study, name: str, config: Config, out: Path, jobs: int | None
 ) -> pd.DataFrame:
-    """Add the numbers of a study's runs to `known`: of those that choose, then of the others."""
+    """Add the numbers of a study to `known`: first the runs that choose, then those that report."""
     add = partial(_add_missing, out=out, jobs=jobs)
     targets = targets_of(config)
     if config.tune is None:
@@ -116,7 +117,7 @@ def _add_league(
     out: Path,
     jobs: int | None,
 ) -> pd.DataFrame:
-    """Add the numbers of a league to `known`; the league is played if it has none."""
+    """Add the numbers of a league to `known`, unless it already has some."""
     if name in set(known["study"]):
         return known
     rows = play_study(study, scale, overrides, out / f"league-{name}", jobs)
@@ -156,7 +157,7 @@ def _add_missing(
 
 
 def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any]]:
-    """The choices of the tuning rows, by the swept keys of the config, for each target.
+    """The settings that the tuning seeds choose, one choice for each target, by swept key.
 
     Args:
         tuned: the rows of the tuning seeds.
@@ -179,7 +180,7 @@ def choose_by_numbers(config: Config, tuned: pd.DataFrame) -> list[dict[str, Any
 
 
 def _columns(axis: Axis) -> list[str]:
-    """The columns that an axis makes, also in the grids of its variants."""
+    """The columns of an axis and of the axes nested in its options."""
     columns = []
     for option in axis.options:
         columns += list(option.labels)

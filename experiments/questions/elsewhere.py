@@ -1,4 +1,4 @@
-"""The answers of a question with another data set or network, and whether they are the same there."""
+"""The answers of a question on another data set or network, compared with the first ones."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from laggard.experiments.questions.words import Word
 FASHION = "fashion_mnist"
 """LeNet-5 on Fashion-MNIST."""
 RESNET = "resnet8"
-"""A ResNet-8 with batch normalisation on Fashion-MNIST, by few seeds: its answers get no verdict."""
-TELLS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
-"""The verdicts that rest on numbers alone, and not on what had been seen before."""
+"""A ResNet-8 with batch normalisation on Fashion-MNIST. Too few seeds ran for a verdict."""
+COMPARABLE_WORDS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
+"""The verdicts of new seeds. They are compared with each other."""
 
 
 def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
-    """The answers of a question with another data set or network; none where it was not run.
+    """The answers of a question on another data set or network; none if it was not run there.
 
     Args:
         place: `FASHION` or `RESNET`, as in the name of the table of numbers.
@@ -31,15 +31,21 @@ def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
 
 
 def compare_answers(answer: Answer, other: Answer) -> str:
-    """Compare the verdicts of two answers: `the same`, `other`, or `cannot tell there`. Where
-    either has no verdict, compare the intervals: `not told apart` if they overlap, else `other`.
+    """Compare an answer with that on another data set or network.
+
+    If both have a verdict: `the same`, `other`, or `cannot tell there`. Otherwise their 95 %
+    intervals decide: `not told apart` if they overlap, else `other`.
     """
-    word, its_word = answer.judgement.word, other.judgement.word
-    if word in TELLS and its_word in TELLS:
-        if word is its_word:
+    word = answer.judgement.word
+    other_word = other.judgement.word
+    if word in COMPARABLE_WORDS and other_word in COMPARABLE_WORDS:
+        if word is other_word:
             return "the same"
-        return "cannot tell there" if its_word is Word.CANNOT_TELL else "other"
-    shown, its = answer.number.shown, other.number.shown
-    if shown.low <= its.high and its.low <= shown.high:
+        if other_word is Word.CANNOT_TELL:
+            return "cannot tell there"
+        return "other"
+    shown = answer.number.shown
+    other_shown = other.number.shown
+    if shown.low <= other_shown.high and other_shown.low <= shown.high:
         return "not told apart"
     return "other"

@@ -1,13 +1,13 @@
 """The numbers of a question: a row for each run, member and measure.
 
-A measure is called as in `laggard table` (`accuracy`, `loss`, `updates_to`, `staleness`, ...), or
+A measure is one of `laggard table` (`accuracy`, `loss`, `updates_to`, `staleness`, ...), or
 
-    seconds_per_sample, seconds_per_update    virtual seconds of the whole run, over its number
-    accuracy_by_epoch                         each evaluation, as `accuracy_at_2.5`
-    loss_by_time                              each evaluation, as `loss_at_0.1s` of virtual time
+    seconds_per_sample, seconds_per_update    virtual time of the run over its samples or updates
+    accuracy_by_epoch, loss_by_epoch          a row per evaluation, named `accuracy_at_2.5`
+    loss_by_time                              a row per evaluation, named `loss_at_0.1s`
 
-A measure that waits for a target is taken for each target of the config's `tune`, or else for its
-`evaluate.target_accuracy`, as `epochs_to_0.98`.
+A measure that waits for a target has a row for each target of the config's `tune`, or else for its
+`evaluate.target_accuracy`, and is named `epochs_to_0.98`. It is infinite where a run missed it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,18 +28,18 @@ CURVE_MEASURES = {
     "loss_by_epoch": ("loss_at_{:g}", "test_loss", "epoch"),
     "loss_by_time": ("loss_at_{:g}s", "test_loss", "time"),
 }
-"""Curve -> the name of an evaluation's measure, the column of its value and that of its place."""
+"""Curve -> the name of an evaluation's measure, the column of its value, and that of its x axis."""
 
 
 def take(
     results: Results, measures: Sequence[str], targets: Sequence[float] = ()
 ) -> "pd.DataFrame":
-    """The numbers of runs: the swept keys, `seed`, `measure`, `value`, `lost`, `run` and `device`.
+    """The numbers of runs, with the columns `seed`, `measure`, `value`, `lost`, `run` and `device`.
 
-    A setting has the last part of its key as name: `lr` for `learning.lr`.
+    Each swept key has a column too, named by its last part: `lr` for `learning.lr`.
 
     Args:
-        targets: the targets of measures that wait for one.
+        targets: the targets of the measures that wait for one, such as `epochs_to`.
 
     Raises:
         ValueError: a measure is unknown, lacks a target, or was not measured.
@@ -79,7 +79,7 @@ def settings_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def task_of(config: Config) -> dict[str, str]:
-    """The columns of a table of numbers that name what was learnt."""
+    """The columns `dataset` and `model` of a table of numbers."""
     dataset = getattr(config.task, "dataset", None)
     name = ""
     if dataset is not None:
@@ -90,7 +90,7 @@ def task_of(config: Config) -> dict[str, str]:
 def _measure_tables(
     results: Results, measure: str, targets: Sequence[float]
 ) -> Iterator[tuple[str, "pd.DataFrame"]]:
-    """The tables of a measure, each with its name: several for several targets or epochs."""
+    """The tables of a measure with their names: one per target, one per evaluation, or one."""
     if measure in PACES:
         seconds = measure_runs(results, "time")
         number = measure_runs(results, PACES[measure])["value"]
@@ -115,7 +115,10 @@ def _rows(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _curve(results: Results, measure: str) -> Iterator[tuple[str, "pd.DataFrame"]]:
-    """The rows of each evaluation of a curve; members that diverged have none from there on."""
+    """The rows of each evaluation of a curve, with its name.
+
+    A member that diverged has no rows from then on. Its earlier rows are marked as lost, too.
+    """
     name, column, axis = CURVE_MEASURES[measure]
     metrics = results.metrics
     diverged = measure_runs(results, "updates")

@@ -1,4 +1,4 @@
-"""Selections from a table of numbers: rows of a measure, one number per seed, best settings."""
+"""Selections from a table of numbers: rows of some settings, a number per seed, best settings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,14 +11,14 @@ from laggard.experiments.results.selection import best_settings
 
 AT_AN_END = "a best rate lies at an end of its grid"
 TUNE, REPORT, SEEN = "tune", "report", "seen"
-"""The purpose of a seed; `seen` if it reports, but had been seen before the bar was fixed."""
+"""The roles of a seed: it chooses, it reports, or it reports and was seen before the bar was set."""
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """The rows of the seeds that report, and whether these had been seen before.
 
-    New seeds decide alone: where there are some, those that had been seen are left out. Where no
-    seed but those that chose has run, they report, as seen.
+    If there are new seeds, they report alone. Otherwise those that had been seen report; if there are
+    none of these either, the seeds that chose do, and count as seen.
     """
     for role in (REPORT, SEEN, TUNE):
         rows = table[table["role"] == role]
@@ -33,7 +33,11 @@ def reported(table: pd.DataFrame, study: str) -> tuple[pd.DataFrame, bool]:
 
 
 def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
-    """The rows at some settings, each a value or a list of values; also of `measure` and `study`."""
+    """The rows whose columns have the given values.
+
+    Args:
+        settings: for each column, also `measure` or `study`, a value or a list of values.
+    """
     rows = table
     for column, wanted in settings.items():
         values = wanted if isinstance(wanted, list | tuple | set) else [wanted]
@@ -42,7 +46,7 @@ def select(table: pd.DataFrame, **settings: Any) -> pd.DataFrame:
 
 
 def longest_wait(table: pd.DataFrame, measure: str) -> str:
-    """The measure that waits for the highest target, as `time_to_0.98`; empty without one."""
+    """The name of a measure with its highest target, such as `time_to_0.98`; empty without one."""
     names = table.loc[table["measure"].str.startswith(f"{measure}_"), "measure"].unique()
     return max(names, key=lambda name: float(name.removeprefix(f"{measure}_")), default="")
 
@@ -51,7 +55,7 @@ def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
     """One number per seed; NaN if the run was lost.
 
     Raises:
-        ValueError: a seed has two rows, since a setting is left open.
+        ValueError: a seed has two rows, since `settings` do not fix every swept key.
     """
     rows = select(table, measure=measure, **settings)
     if rows["seed"].duplicated().any():
@@ -61,30 +65,30 @@ def by_seed(table: pd.DataFrame, measure: str, **settings: Any) -> pd.Series:
 
 
 def paired(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """The numbers of two series for the seeds that both have."""
+    """Two series of one number per seed, restricted to the seeds that both have."""
     shared = first.index.intersection(second.index)
     return first.loc[shared], second.loc[shared]
 
 
 def points_ahead(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs lead others, seed by seed.
+    """The mean over seeds of 100 (own - other), points of accuracy.
 
-    `lost` counts runs of the first; lost runs of the others count as the opponent's.
+    A seed whose run was lost on either side is in no mean. `lost` counts lost runs of `own` alone.
     """
     ahead, behind = paired(own, other)
     return replace(estimate(100 * (ahead - behind)), lost=int(ahead.isna().sum()))
 
 
 def points_behind(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """Points of accuracy by which runs trail others; see `points_ahead`."""
+    """The mean over seeds of 100 (other - own), points of accuracy; see `points_ahead`."""
     behind, ahead = paired(own, other)
     return replace(estimate(100 * (ahead - behind)), lost=int(behind.isna().sum()))
 
 
 def times_as_large(own: pd.Series, other: pd.Series) -> SeedEstimate:
-    """The ratio of the means of two numbers over their shared seeds.
+    """The ratio mean(own) / mean(other) over their shared seeds.
 
-    `lost` counts runs of the first; lost runs of the other count as the opponent's.
+    A seed whose run was lost on either side is in no mean. `lost` counts lost runs of `own` alone.
     """
     above, below = paired(own, other)
     return replace(ratio(above, below), lost=int(above.isna().sum()))
@@ -93,12 +97,13 @@ def times_as_large(own: pd.Series, other: pd.Series) -> SeedEstimate:
 def choose_best(
     table: pd.DataFrame, measure: str, by: str, over: str = "lr", settings: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """The best `over` for each setting, by the seeds that choose: `settings`, `over`, and `edge`,
-    which is empty unless the best lies at an end of its grid.
+    """The best value of `over` for each setting, by the seeds that choose.
+
+    Returns a row per setting with the columns `settings`, `over` and `edge`. `edge` is empty unless
+    the best value lies at an end of its grid.
 
     Args:
-        by: the criterion, as in `best` of laggard.experiments.results: accuracy, loss, time or
-            updates.
+        by: the criterion of `best` of laggard.experiments.results: accuracy, loss, time or updates.
     """
     rows = table[(table["role"] == TUNE) & (table["measure"] == measure)]
     value = rows["value"].mask(rows["lost"])
@@ -106,13 +111,13 @@ def choose_best(
 
 
 def at_best(table: pd.DataFrame, chosen: pd.DataFrame, over: str = "lr") -> pd.DataFrame:
-    """The rows at the chosen `over` of their setting."""
+    """The rows of each setting at the value of `over` that `choose_best` returned for it."""
     settings = [column for column in chosen if column not in (over, "edge", "tied")]
     return table.merge(chosen[[*settings, over]], on=[*settings, over])
 
 
 def at_an_end(table: pd.DataFrame, study: str, measure: str, by: str, *settings: str) -> str:
-    """The reason for no verdict if a best rate lies at an end of its grid; else empty."""
+    """The reason for no verdict if the best rate of a setting ends its grid; else an empty text."""
     rows = select(table, study=study, role=TUNE, measure=measure)
     if rows.empty:
         return ""

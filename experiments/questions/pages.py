@@ -1,4 +1,4 @@
-"""The pages of evidence: the first screen, and the generated blocks of questions' and papers' cards."""
+"""The generated pages: the first page, and the blocks of numbers in the cards and papers' pages."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -39,10 +39,10 @@ FIRST = "first.md.jinja"
 
 
 def write_pages(first: Path, folder: Path) -> list[Path]:
-    """Draw the figures, write the first page and the numbers in the cards, and return all paths.
+    """Draw the figures and write the first page, the cards and the papers' pages; return all paths.
 
     Args:
-        first: the first page; the cards lie beside it, in `docs/questions`.
+        first: the path of the first page; cards and papers' pages are in `docs` beside it.
         folder: the folder of the tables of numbers and of the figures.
     """
     written = []
@@ -64,7 +64,7 @@ def write_pages(first: Path, folder: Path) -> list[Path]:
 
 
 def page_texts(first: Path, folder: Path) -> dict[Path, str]:
-    """The first page, and the cards with the numbers that are stored, by their paths.
+    """The texts of the first page, the cards and the papers' pages, by path, from stored numbers.
 
     Args:
         first, folder: the arguments of `write_pages`.
@@ -113,7 +113,7 @@ def numbers_block(
     fashion: Sequence[Answer] = (),
     resnet: Sequence[Answer] = (),
 ) -> str:
-    """The generated block of a card: a line for each answer, and for each further number.
+    """The generated block of a card: a list of the answers, each with its further numbers.
 
     Args:
         fashion: the answers on Fashion-MNIST, in the order of `answers`.
@@ -148,13 +148,13 @@ def numbers_block(
 
 
 def _measured_text(answer: Answer) -> str:
-    """`0.75 (0.70, 0.82) times, 10 seeds`."""
+    """An estimate with its seeds, as in `0.75 (0.70, 0.82) times, 10 seeds`."""
     parts = [number_text(answer.number, answer.unit), seeds_text(answer)]
     return ", ".join(filter(None, parts))
 
 
 def elsewhere_text(answer: Answer, other: Answer) -> str:
-    """`the same: 0.75 (0.70, 0.82) times`."""
+    """The comparison with another data set or network: `the same: 0.75 (0.70, 0.82) times`."""
     return f"{compare_answers(answer, other)}: {number_text(other.number, other.unit)}"
 
 
@@ -166,7 +166,7 @@ def table_block(rows: Iterable[Sequence[str]]) -> str:
 
 
 def paper_block(paper: Paper, rows: "Sequence[PageRow]") -> str:
-    """A table of a paper's claims, beside our numbers and the verdicts."""
+    """The table of a paper's claims: a row per claim, with our number and the verdict."""
     lines = ["| the paper says | here | the same? |", "| --- | --- | --- |"]
     for question, answer in rows:
         if answer.source != paper.key or not answer.paper:
@@ -209,7 +209,7 @@ PageRow = tuple[Question, Answer]
 
 
 def _named(paper: Paper) -> str:
-    """`Lian et al. 2018`."""
+    """The authors and the year of a paper, as in `Lian et al. 2018`."""
     fields = works()[paper.key].fields
     authors = [author.split(",")[0] for author in fields["author"].split(" and ")]
     named = authors[0] if len(authors) == 1 else f"{authors[0]} et al."

@@ -1,4 +1,4 @@
-"""Answers as text: numbers with their intervals, and lines in a terminal."""
+"""Answers as text: numbers with their intervals, and the lines that a terminal shows."""
 
 import math
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def number_text(number: SeedEstimate, unit: str = "") -> str:
 
 
 def interval_text(shown: Interval) -> str:
-    """A value with the ends of its interval, to as many digits as the interval allows.
+    """A value with the ends of its interval, rounded to two digits of the interval's width.
 
     Example:
         >>> interval_text(Interval(-0.3, -57.2, 0.4))
@@ -55,21 +55,21 @@ def interval_text(shown: Interval) -> str:
 
 
 def paper_text(answer: Answer) -> str:
-    """The papers' claim in quotation marks; a dash if they say nothing."""
+    """The papers' claim in quotation marks; a dash if there is none."""
     if not answer.paper:
         return "–"
     return f"“{answer.paper}”"
 
 
 def speaker(answer: Answer) -> str:
-    """The source of the claim: the papers, or theory if we have derived it."""
+    """Whose claim it is: `papers`, or `theory` if it is derived here."""
     if answer.mark == "derived":
         return "theory"
     return "papers"
 
 
 def word_text(answer: Answer) -> str:
-    """The papers' claim and the verdict, with the first verdict if that was another."""
+    """The claim and the verdict, with the verdict of an earlier criterion if it was another."""
     text = paper_text(answer)
     judgement = answer.judgement
     if judgement.word is not Word.NONE:
@@ -80,7 +80,7 @@ def word_text(answer: Answer) -> str:
 
 
 def seeds_text(answer: Answer) -> str:
-    """The number of seeds of an answer, and whether their runs came before its criterion."""
+    """The number of seeds of an answer, and whether they ran before its criterion was fixed."""
     if not answer.number.seeds:
         return ""
     text = f"{answer.number.seeds} seeds"
@@ -90,10 +90,10 @@ def seeds_text(answer: Answer) -> str:
 
 
 def lines(question: Question, answers: list[Answer], changes: str = "") -> Iterator[str]:
-    """The answers to a question, for a terminal.
+    """The lines that a terminal shows of the answers to a question.
 
     Args:
-        changes: what was changed of the question's setting.
+        changes: the overrides of the question's setting, as text.
     """
     setting = question.setting
     if changes:

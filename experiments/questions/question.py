@@ -1,6 +1,4 @@
-"""A question that users ask: its studies, the numbers taken from their runs, and the function that
-decides.
-"""
+"""A question that users ask: its studies, their measures, and the function that decides it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +16,12 @@ Mark = Literal["read", "notes", "recalled", "derived", ""]
 
 @dataclass(frozen=True)
 class Study:
-    """Runs of a question.
+    """A sweep whose runs answer a question.
 
     Attributes:
-        config: the name of the study's file in `configs/studies`, which `laggard sweep` runs by
-            itself.
+        config: the name of its file in `configs/studies`, which `laggard sweep` can run too.
         measures: the measures of each run, by the names of `measures.py`.
-        probe: the name of one of `probes`, which computes numbers along the runs instead.
+        probe: the name of a probe, which computes numbers during the runs; in place of `measures`.
     """
 
     config: str
@@ -39,7 +36,7 @@ class LeagueStudy:
     Attributes:
         cluster: the name of a file in `configs/clusters`.
         task: the name of a file in `configs/league`.
-        methods: the methods that play besides the compulsory opponents.
+        methods: the methods that play, besides the opponents of every league.
         overrides: changes of the cluster and of the task, as `key=value`.
         budget, seeds: the options of `laggard league`.
     """
@@ -54,25 +51,25 @@ class LeagueStudy:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to a question, by one number.
+    """An answer to a question, which rests on one number.
 
     Attributes:
         asks: the question, or the part of it that this number answers.
         says: the answer in a few words.
-        number: the estimate on which it rests.
-        unit: the text after the number, as "points" or "times".
-        paper: the papers' claim in a few words; empty if they say nothing.
-        source: the key of the paper that says so; `notes` if no paper is known for it.
+        number: the estimate.
+        unit: the text after the number, such as "points" or "times".
+        paper: the claim of the papers in a few words; empty if they make none.
+        source: the key of the paper with the claim; `notes` if no paper is known for it.
         mark: how the claim is known: read in the source, from notes on it, recalled (never with a
             bar), or derived from theory.
-        at_least, at_most: the bar that the paper's claim sets.
-        bar_of: the origin of the bar.
+        at_least, at_most: the bar: the claim holds if the number lies between them.
+        bar_of: whose bar it is.
         seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.
-        opponent: the number of the opponent's lost runs, and the number of its runs.
-        first_said: the verdict of an earlier criterion, where it was another.
-        wants: the half-width of the interval that is wanted, in the unit of the number.
+        opponent: the number of lost runs of the method compared with, and the number of its runs.
+        first_said: the verdict of an earlier criterion, if it was another.
+        wants: the wanted half-width of the 95 % interval, in the unit of the number.
         why: the reason why the numbers cannot give a verdict, such as a ceiling; else empty.
-        beside: further numbers by their description; they get no verdict.
+        beside: further numbers without a verdict, by description.
     """
 
     asks: str
@@ -94,7 +91,7 @@ class Answer:
 
     @property
     def judgement(self) -> Judgement:
-        """The verdict on the papers' claim; none where they say nothing or set no bar."""
+        """The verdict on the papers' claim; none if there is no claim or no bar."""
         if not self.paper or (np.isinf(self.at_least) and np.isinf(self.at_most) and not self.why):
             return Judgement(Word.NONE)
         if self.why:
@@ -111,8 +108,8 @@ class Picture:
         x: the setting on the axis.
         lines: the setting that has a line for each value; empty for one line.
         panels: the setting that has a panel for each value; empty for one panel.
-        where: settings that are held.
-        order: settings on the axis from left to right, where they are names; others follow.
+        where: settings that all shown rows have.
+        order: names of settings on the axis from left to right; others follow.
     """
 
     measure: str
@@ -129,22 +126,21 @@ class Picture:
 
 @dataclass(frozen=True)
 class Question:
-    """A question.
+    """A question, its studies, and the function that answers it.
 
     Attributes:
-        name: its name on the command line, and that of its card and of its table of numbers.
+        name: the name of the question on the command line, of its card and of its table of numbers.
         asks: the question in one line.
-        topic: the part of the page that it stands in.
+        topic: the topic under which it is listed.
         setting: the training of the runs, in a few words.
-        papers: keys of the papers that speak of it.
+        papers: the keys of the papers with claims on it.
         studies: the studies by name.
-        decide: a function from the table of numbers to the answers, the first of which is the
-            question's.
-        fixed: keys that no override may set, each with the reason, as the number of workers where
-            delays are constant.
+        decide: a function from the table of numbers to the answers. The first answers the question.
+        fixed: keys that no override may set, with the reason: with a constant delay, for example,
+            the number of workers has no effect.
         drawing: the figure of the question.
-        tabulate: a function from the table of numbers to the rows of a table on the first page, the
-            first of which is its heading.
+        tabulate: a function from the table of numbers to the rows of a table on the first page. The
+            first row is the heading.
     """
 
     name: str

@@ -1,14 +1,15 @@
-"""The numbers of a question: one table of numbers by seed, as a CSV file.
+"""The stored numbers of a question: a CSV file with a row per seed, setting and measure.
 
-A row has the `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`, `dataset`, `model`,
-`device` and `run`. The role of a seed is `tune` where it chooses settings, `report` where it
-reports and had not been seen before, and `seen` where it had. No command writes `seen`: after a
-change of a bar, a rate or a statistic, replace `report` by `seen` in the table by hand, for the
-seeds that have run. A value is infinite where the run missed the target within its budget, and
-missing where the run was lost, whose `lost` is 1.
+The columns are `study`, the settings, `seed`, `role`, `measure`, `value`, `lost`, `dataset`,
+`model`, `device` and `run`. A value is infinite where the run missed the target within its budget.
+It is missing where the run was lost; there `lost` is 1.
 
-A `dataset`, `model` or `device` that all rows have in common stands once, in a line such as
-`# dataset: mnist` above the names of the columns.
+The role of a seed is `tune` if it chooses settings, `report` if it reports and had not been seen
+before, and `seen` if it had. No command writes `seen`: after a change of a bar, a rate or a
+statistic, replace `report` by `seen` in the table by hand, for the seeds that have run.
+
+If all rows share a `dataset`, `model` or `device`, the file has it once, in a line such as
+`# dataset: mnist` above the header.
 """
 
 from importlib.resources import files
@@ -19,16 +20,16 @@ import pandas as pd
 from laggard.experiments.results.files import ResultError, whole_file
 
 STORED = Path(str(files("laggard"))) / "answers"
-"""The tables that come with laggard, in its repository those of `results/questions`."""
+"""The folder of the tables that are installed with laggard: `results/questions` of its repository."""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
 """The columns that are not settings."""
 IN_COMMON = ("dataset", "model", "device")
-"""The columns that stand above the table where all rows have the same."""
+"""The columns that a line above the table replaces if all rows have the same value."""
 VALUE_DIGITS = 6  # of a value
 
 
 def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
-    """The stored numbers of a question; an empty table where there are none.
+    """The stored numbers of a question; an empty table if there is no file.
 
     Raises:
         ResultError: the file is not such a table.
@@ -49,7 +50,7 @@ def read_numbers(name: str, folder: Path = STORED) -> pd.DataFrame:
 
 
 def _read_in_common(path: Path) -> dict[str, str]:
-    """The lines above the table, by the column that each names."""
+    """Column -> its value, from the lines above the table."""
     in_common: dict[str, str] = {}
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -61,11 +62,12 @@ def _read_in_common(path: Path) -> dict[str, str]:
 
 
 def normalise(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of numbers with the types that it has when it is read: a column of settings has
-    numbers if all its values are numbers, and else texts.
+    """A table of numbers with the types that it has after it is read from a file.
+
+    A column of settings holds numbers if all its values are numbers, otherwise texts.
     """
     columns = {column: _as_numbers(table[column]) for column in setting_columns(table)}
-    # tables of earlier versions have the word for a lost run
+    # tables of earlier versions have `True` in place of 1
     lost = table["lost"].astype(str).isin(["1", "True"])
     texts = {column: table[column].fillna("") for column in ("dataset", "model", "device", "run")}
     return table.assign(
@@ -78,7 +80,7 @@ def normalise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_numbers(table: pd.DataFrame, name: str, folder: Path) -> Path:
-    """Store the numbers of a question, in an order that does not depend on when they were made."""
+    """Store the numbers of a question, sorted, so that the order of simulation has no effect."""
     settings = setting_columns(table)
     columns = ["study", *settings, "role", "seed", "measure", "value", "lost"]
     columns += ["dataset", "model", "device", "run"]
@@ -118,7 +120,7 @@ def _as_numbers(column: pd.Series) -> pd.Series:
 
 
 def _sort_key(value: object) -> tuple[int, float, str]:
-    """Numbers before texts."""
+    """A sort key of a cell, which places numbers before texts."""
     try:
         return 0, float(value), ""  # type: ignore[arg-type]
     except (TypeError, ValueError):

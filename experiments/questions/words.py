@@ -1,7 +1,7 @@
-"""Estimates from the numbers of seeds, and the verdict of an estimate on a paper's claim.
+"""Estimates over seeds with 95 % intervals, and the verdict of an estimate on a paper's claim.
 
-A verdict rests on the mean and on the median. It needs at least `LEAST_SEEDS` seeds whose runs
-nobody had seen when the bar, the rates and the statistic were fixed.
+A verdict rests on the mean and on the median. It needs at least `LEAST_SEEDS` seeds whose results
+had not been seen when the bar, the rates and the statistic were fixed.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from scipy.stats import beta, binom, fisher_exact
 from laggard.experiments.results.statistics import half_width
 
 LEAST_SEEDS = 8
-"""Fewer seeds give a number and no verdict."""
+"""The least number of seeds for a verdict."""
 DRAWS = 2000
 """Bootstrap samples of the seeds, for the interval of a ratio of means."""
 
@@ -48,26 +48,26 @@ class Interval(NamedTuple):
     high: float
 
     def lies_within(self, at_least: float, at_most: float) -> bool:
-        """Whether the whole interval is on the side that a bar asks for."""
+        """Whether the whole interval lies between the ends of a bar."""
         return self.low >= at_least and self.high <= at_most
 
     def lies_outside(self, at_least: float, at_most: float) -> bool:
-        """Whether the whole interval is on the other side."""
+        """Whether the whole interval lies below the bar or above it."""
         return self.high < at_least or self.low > at_most
 
 
 @dataclass(frozen=True)
 class SeedEstimate:
-    """A number over seeds.
+    """A number over seeds with its 95 % intervals.
 
     Attributes:
-        mean: the mean by Student's t, a ratio of means by bootstrap, a share by its exact interval.
-        median: the median, by order statistics, which need six seeds; None where the number is a
-            share or the fit of all seeds together.
+        mean: a mean with Student's interval, a ratio of means with a bootstrap interval, or a share
+            with its exact interval. NaN if a seed missed the target.
+        median: the median, with an interval between order statistics, which needs six seeds; None
+            for a share or an exact number.
         seeds: the number of seeds.
-        lost: the number of these seeds' runs that diverged; they are in no mean.
-        missing: the number that missed the target within the budget; if there are any, there is no
-            mean.
+        lost: the number of seeds whose run was lost; they are in no mean and no median.
+        missing: the number of seeds that missed the target within the budget.
     """
 
     mean: Interval
@@ -92,8 +92,10 @@ class SeedEstimate:
 
     @property
     def has_ratio(self) -> bool:
-        """Whether its value is a ratio. It is infinite or zero where most runs of one side missed
-        the target, and NaN where most runs of both sides did.
+        """Whether the value is positive and finite.
+
+        A ratio of times is infinite or 0 if most runs of one side missed the target, and NaN if most
+        runs of both sides did.
         """
         return 0 < self.value < np.inf
 
@@ -112,10 +114,12 @@ def estimate(values: ArrayLike) -> SeedEstimate:
 
 
 def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
-    """The mean of one number over the mean of another, and the median of their pairs' ratios.
+    """The ratio of two means, and the median of the ratios of pairs.
 
-    The mean of the ratios is another number: above 1 where both come from one distribution. The
-    interval is that of bootstrap samples of the pairs.
+        mean(above) / mean(below)
+
+    The mean of the pairs' ratios would be biased: it is above 1 if both come from one distribution.
+    The interval is that of bootstrap samples of the pairs.
 
     Args:
         above, below: positive numbers of the same seeds, in one order.
@@ -143,17 +147,17 @@ def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
 
 
 def say_ratio(number: SeedEstimate, says: str) -> str:
-    """`says`, or that too few runs reach the target where the number of `says` is no ratio."""
+    """`says` if the number is a usable ratio, otherwise that too few runs reach the target."""
     if number.has_ratio:
         return says
     return "too few runs reach the target within the budget"
 
 
 def share(count: int, of: int) -> SeedEstimate:
-    """A share of seeds with its exact interval.
+    """The share `count` / `of` of seeds with the exact interval of Clopper and Pearson.
 
-    If the true share were the upper end, `count` or fewer of the seeds would be seen with a
-    probability of 2.5 %; if it were the lower end, `count` or more.
+    If the true share were its upper end, `count` or fewer would have a probability of 2.5 %; if it
+    were its lower end, `count` or more would.
 
     Source: Clopper, Pearson (1934), Biometrika 26.
     """
@@ -163,7 +167,7 @@ def share(count: int, of: int) -> SeedEstimate:
 
 
 def exact(value: float) -> SeedEstimate:
-    """A number without seeds, such as a time of a cluster in which nothing is random."""
+    """A number without seeds and without an interval, such as a deterministic virtual time."""
     return SeedEstimate(Interval(value, value, value), None, 0)
 
 
@@ -203,14 +207,14 @@ def judge(
     seen: bool = False,
     opponent: tuple[int, int] = (0, 0),
 ) -> Judgement:
-    """The verdict on a claim that asks for a number within a bar.
+    """The verdict on the claim that a number lies between `at_least` and `at_most`.
 
-    *agrees* where the intervals of the mean and of the median both lie wholly on the claim's side
-    of the bar, *differs* where both lie wholly on the other side.
+    `agrees` if the 95 % intervals of the mean and of the median both lie wholly inside this bar,
+    `differs` if both lie wholly outside, `cannot tell here` otherwise, with the reason.
 
     Args:
         seen: whether the seeds had been seen before the bar, the rates or the statistic was fixed.
-        opponent: runs lost by what the number is compared with, and how many it had.
+        opponent: the number of lost runs of the method compared with, and the number of its runs.
     """
     if seen:
         return Judgement(Word.NOT_DECIDED, "its runs had been looked at before")
@@ -233,7 +237,7 @@ def judge(
 
 
 def _loses_more(number: SeedEstimate, opponent: tuple[int, int]) -> bool:
-    """Whether more runs are lost than the opponent loses, beyond chance, by Fisher's exact test."""
+    """Whether significantly more runs are lost than the opponent loses (Fisher's exact test, 5 %)."""
     lost, of = opponent
     if number.lost == 0:
         return False
@@ -244,11 +248,12 @@ def _loses_more(number: SeedEstimate, opponent: tuple[int, int]) -> bool:
 
 
 def seeds_needed(number: SeedEstimate, half: float) -> int | None:
-    """The number of seeds for an interval of +-`half` of the mean, at the present spread; None if
-    it is reached or unknown.
+    """The number of seeds for an interval of the mean of +-`half`, at the present spread.
 
-    The least n with t(n - 1) s / sqrt(n) <= `half`, where the present interval gives s, and t is
-    Student's quantile.
+        the least n with t(n - 1) s / sqrt(n) <= half
+
+    t is Student's quantile. The present interval gives s. None if the present interval is narrow
+    enough, or if there is none.
     """
     reached = (number.mean.high - number.mean.low) / 2
     if np.isnan(reached) or reached <= half:
