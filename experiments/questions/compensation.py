@@ -1,6 +1,4 @@
-"""Delay compensation: whether it lowers the error, and whether it comes nearer to the fresh
-gradient.
-"""
+"""Delay compensation: its effect on the test error, and its distance to the fresh gradient."""
 
 from collections.abc import Iterable
 
@@ -20,8 +18,9 @@ from laggard.experiments.questions.question import Answer, Picture, Question, St
 from laggard.experiments.questions.words import SeedEstimate, estimate, judge, share
 
 HALF_OF_THE_GAIN = (1 + 8.19 / 9.27) / 2
-"""The share of ASGD's error that remains after half the gain of DC-ASGD-a in the paper, with 4
-workers: 9.27 to 8.19 %.
+"""The bar on error over ASGD's: half of the gain that the paper reports with 4 workers.
+
+There the test error falls from 9.27 % with ASGD to 8.19 % with DC-ASGD-a.
 """
 FORMS = {
     "constant": "DC-ASGD-c",
@@ -29,17 +28,18 @@ FORMS = {
     "outer": "g g^T",
     "exact": "the exact Hessian",
 }
-"""The names of the forms of compensation."""
-LARGEST_SET = 10
-"""The largest number of seeds in a set that chooses."""
+"""The form of compensation in the table -> its name in the answer."""
+TUNING_SET_SEEDS = 10
+"""The number of seeds in the first of two disjoint sets that choose; the rest are the second."""
 StrengthAndRate = tuple[float, float]
-"""A strength and a rate."""
+"""The strength of a compensation, and the learning rate."""
 
 
 def best_settings_of(rows: pd.DataFrame) -> tuple[StrengthAndRate, StrengthAndRate]:
-    """The best rate of strength 0, and the best strength above with its rate.
+    """The settings with the highest mean accuracy: one of strength 0 (ASGD), one of a larger one.
 
-    The mean accuracy decides, in which a lost run counts 0; of equal settings the lower is taken.
+    A lost run counts as accuracy 0. Of equally good settings the one of the smaller strength is
+    taken, then the one of the smaller rate.
     """
     reached = rows.assign(value=rows["value"].mask(rows["lost"]).fillna(0.0))
     means = reached.groupby(["strength", "lr"])["value"].mean()
@@ -48,7 +48,7 @@ def best_settings_of(rows: pd.DataFrame) -> tuple[StrengthAndRate, StrengthAndRa
 
 
 def lies_inside(rows: pd.DataFrame, *settings: StrengthAndRate) -> bool:
-    """Whether the best lies at no end of its grid: of the rates, and at the greatest strength."""
+    """Whether each rate lies strictly inside the grid, and each strength below its upper end."""
     rates, strengths = rows["lr"], rows["strength"]
     return all(
         rates.min() < rate < rates.max() and strength < strengths.max()
@@ -57,26 +57,33 @@ def lies_inside(rows: pd.DataFrame, *settings: StrengthAndRate) -> bool:
 
 
 def errors(rows: pd.DataFrame, strength: float, lr: float, floor: float) -> pd.Series:
-    """The error of each seed; NaN if the run was lost or its accuracy is below `floor`."""
+    """1 - accuracy of each seed; NaN if the run was lost or its accuracy is below `floor`."""
     accuracy = by_seed(rows, "accuracy", strength=strength, lr=lr)
     return 1 - accuracy.where(accuracy >= floor)
 
 
 def decide_compensation(table: pd.DataFrame) -> list[Answer]:
-    """Error at the chosen rate and strength over ASGD's at its rate, with lost runs apart."""
+    """The test error of compensated SGD over that of ASGD, and the largest strength that trains.
+
+        mean(1 - accuracy of DC-ASGD-a) / mean(1 - accuracy of ASGD)
+
+    Means are over seeds. A ratio below 1 says that compensation lowers the error. Both methods have
+    the rate and the strength that other seeds choose. A run that is lost or learns nothing is in no
+    mean; the answer counts it. The ratio is given with 16 workers, then with 4.
+    """
     return [_lower_error(table), *_fewer_workers(table), *_largest_strength(table)]
 
 
 def _lower_error(table: pd.DataFrame) -> Answer:
     grid, seen = reporting(select(table, study="grid"))
     choosing, _ = reporting(select(table, study="choosing"))
-    plain, own = best_settings_of(choosing)
-    usual_strength, usual_rate = plain
-    # a run that ends at less than half of what ASGD usually reaches has learnt nothing
-    usual = by_seed(grid, "accuracy", strength=usual_strength, lr=usual_rate).median()
-    floor = float(usual) / 2
-    asgd = errors(grid, *plain, floor)
-    compensated = errors(grid, *own, floor)
+    asgd_settings, best_settings = best_settings_of(choosing)
+    asgd_strength, asgd_rate = asgd_settings
+    # a run that ends below half of ASGD's median accuracy has learnt nothing
+    asgd_median = by_seed(grid, "accuracy", strength=asgd_strength, lr=asgd_rate).median()
+    floor = float(asgd_median) / 2
+    asgd = errors(grid, *asgd_settings, floor)
+    compensated = errors(grid, *best_settings, floor)
     number = times_as_large(compensated, asgd)
     lost = int(compensated.isna().sum())
     asgd_lost = int(asgd.isna().sum())
@@ -85,7 +92,7 @@ def _lower_error(table: pd.DataFrame) -> Answer:
         why = _why_unsure(choosing, grid, floor)
     return Answer(
         asks="Does delay compensation lower the error?",
-        says=f"at a strength of {own[0]:g} the mean error is {number.value:.2f} times ASGD's; "
+        says=f"at a strength of {best_settings[0]:g} the mean error is {number.value:.2f} times ASGD's; "
         f"{lost} of {len(compensated)} runs are lost, and {asgd_lost} of ASGD's",
         number=number,
         unit="times ASGD's error",
@@ -99,13 +106,15 @@ def _lower_error(table: pd.DataFrame) -> Answer:
         first_said="differs by one criterion, agrees by another",
         wants=0.2,
         why=why,
-        beside=_on_the_grid(grid, usual_rate, floor) | _with_momentum(table),
+        beside=_on_the_grid(grid, asgd_rate, floor) | _with_momentum(table),
     )
 
 
-def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, SeedEstimate]:
-    """The error over ASGD's at the same rate, for all strengths and rates. At the rate `usual` also
-    their difference, in which a lost run has the accuracy of the worst run, as chance.
+def _on_the_grid(grid: pd.DataFrame, asgd_rate: float, floor: float) -> dict[str, SeedEstimate]:
+    """The error over ASGD's at the same rate, for each strength and rate.
+
+    At ASGD's best rate `asgd_rate` also the difference of the errors in points. There a lost run
+    has the lowest accuracy of all runs, which stands for chance.
     """
     chance = 1 - float(grid["value"].min())
     numbers = {}
@@ -116,33 +125,37 @@ def _on_the_grid(grid: pd.DataFrame, usual: float, floor: float) -> dict[str, Se
             continue
         name = f"strength {strength:g}, rate {rate:g}"
         numbers[f"{name}: error over ASGD's"] = times_as_large(own, plain)
-        if rate == usual:
+        if rate == asgd_rate:
             points = 100 * (own.fillna(chance) - plain.fillna(chance))
             numbers[f"{name}: points of error more, lost runs as chance"] = estimate(points)
     return numbers
 
 
 def _why_unsure(choosing: pd.DataFrame, grid: pd.DataFrame, floor: float) -> str:
-    """The reason why the choice gives no verdict: it lies at an end, or sets of seeds disagree."""
+    """The reason for no verdict, or an empty text.
+
+    Either a chosen setting lies at an end of its grid, or the two sets of seeds that choose lead to
+    different verdicts.
+    """
     if not lies_inside(choosing, *best_settings_of(choosing)):
         return "the best rate or strength lies at an end of its grid"
     seeds = sorted(choosing["seed"].unique())
-    words = set()
-    for some_seeds in (seeds[:LARGEST_SET], seeds[LARGEST_SET:]):
-        if not some_seeds:
+    verdicts = set()
+    for tuning_seeds in (seeds[:TUNING_SET_SEEDS], seeds[TUNING_SET_SEEDS:]):
+        if not tuning_seeds:
             continue
-        plain, own = best_settings_of(select(choosing, seed=some_seeds))
-        asgd = errors(grid, *plain, floor)
+        asgd_settings, best_settings = best_settings_of(select(choosing, seed=tuning_seeds))
+        asgd = errors(grid, *asgd_settings, floor)
         opponent = int(asgd.isna().sum()), len(asgd)
-        number = times_as_large(errors(grid, *own, floor), asgd)
-        words.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
-    if len(words) > 1:
+        number = times_as_large(errors(grid, *best_settings, floor), asgd)
+        verdicts.add(judge(number, at_most=HALF_OF_THE_GAIN, opponent=opponent).word)
+    if len(verdicts) > 1:
         return "the two sets of seeds that choose disagree"
     return ""
 
 
 def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
-    """DC-ASGD-a over ASGD with 4 workers, each at its best rate."""
+    """The error of DC-ASGD-a over ASGD's with 4 workers, each at its best rate; none if not run."""
     rows, seen = reporting(select(table, study="workers"))
     if rows.empty:
         return
@@ -177,7 +190,13 @@ def _fewer_workers(table: pd.DataFrame) -> Iterable[Answer]:
 
 
 def _largest_strength(table: pd.DataFrame) -> Iterable[Answer]:
-    """The largest constant strength that trains, 32 workers over 8, in powers of 2."""
+    """The largest constant strength that trains with 32 workers over that with 8, in powers of 2.
+
+        log2(strength with 32 / strength with 8)
+
+    The correction grows with the staleness, which is about the number of workers. So theory expects
+    -2, a quarter. The bar of -1 asks for at most a half.
+    """
     rows, seen = reporting(select(table, study="strength"))
     if rows.empty:
         return
@@ -205,7 +224,10 @@ def _largest_strength(table: pd.DataFrame) -> Iterable[Answer]:
 
 
 def largest_that_trains(rows: pd.DataFrame) -> pd.Series:
-    """By seed the largest strength within 10 points of strength 0's accuracy; NaN without one."""
+    """The largest strength of each seed whose accuracy is at most 10 points below strength 0's.
+
+    NaN where no strength above 0 is, or where the run at strength 0 was lost.
+    """
     accuracy = rows.assign(value=rows["value"].mask(rows["lost"])).pivot(
         index="seed", columns="strength", values="value"
     )
@@ -215,7 +237,7 @@ def largest_that_trains(rows: pd.DataFrame) -> pd.Series:
 
 
 def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
-    """Error of DC-ASGD-a over ASGD's with momentum, by the number of workers."""
+    """The error of DC-ASGD-a over ASGD's with momentum 0.9, by the number of workers."""
     rows, _ = reporting(select(table, study="momentum"))
     if rows.empty:
         return {}
@@ -227,25 +249,33 @@ def _with_momentum(table: pd.DataFrame) -> dict[str, SeedEstimate]:
     }
 
 
-def whole_run(rows: pd.DataFrame, **settings: object) -> pd.Series:
-    """The mean over the quarters of a run, one number per seed."""
+def mean_over_run(rows: pd.DataFrame, **settings: object) -> pd.Series:
+    """The mean of the values at some settings, such as a run's four quarters; one per seed."""
     return select(rows, **settings).groupby("seed")["value"].mean()
 
 
 def nearest_strength(choosing: pd.DataFrame, form: str, workers: float) -> float:
-    """The strength at which a form is nearest to the fresh gradient; NaN at the end of its grid."""
+    """The strength with the least mean distance to the fresh gradient; NaN if it is the largest."""
     means = select(choosing, form=form, workers=workers).groupby("strength")["value"].mean()
     best = float(means.idxmin())
     return best if best < means.index.max() else np.nan
 
 
 def decide_nearness(table: pd.DataFrame) -> list[Answer]:
-    """Distance to the fresh gradient over the stale one's, by runs, form and number of workers."""
+    """The distance of the compensated gradient to the fresh one, relative to the stale gradient's.
+
+        E |g_compensated - g_fresh| / E |g_stale - g_fresh|
+
+    The number is the mean of this ratio over the four quarters of a run of DC-ASGD-a with 8
+    workers. Below 1, compensation brings the gradient nearer to the fresh one. Also shown: 16
+    workers, and all forms of compensation along runs of ASGD, each at its best strength. Two
+    further answers ask whether the ratio falls, and whether g g^T becomes the Hessian.
+    """
     choosing, _ = reporting(select(table, study="choosing"))
     own, own_seen = reporting(select(table, study="own"))
     along, _ = reporting(select(table, study="along"))
     shares = {
-        f"along its own runs, {workers:g} workers": estimate(whole_run(own, workers=workers))
+        f"along its own runs, {workers:g} workers": estimate(mean_over_run(own, workers=workers))
         for workers in sorted(own["workers"].unique())
     }
     ran = set()
@@ -253,10 +283,10 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
         ran = set(zip(along["form"], along["workers"], strict=True))
     for form, workers in sorted(ran):
         strength = 1.0 if form == "exact" else nearest_strength(choosing, form, workers)
-        found = whole_run(along, form=form, workers=workers, strength=strength)
-        if len(found):
+        distances = mean_over_run(along, form=form, workers=workers, strength=strength)
+        if len(distances):
             name = f"along ASGD's runs, {FORMS[form]} at {strength:g}, {workers:g} workers"
-            shares[name] = estimate(found)
+            shares[name] = estimate(distances)
     number = shares.pop("along its own runs, 8 workers")
     percent = abs(100 * (1 - number.value))
     direction = "nearer to"
@@ -285,7 +315,11 @@ def decide_nearness(table: pd.DataFrame) -> list[Answer]:
 
 
 def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answer]:
-    """The share in the last quarter over that in the first, the mean over numbers of workers."""
+    """The distance ratio of `decide_nearness` in the last quarter of a run over that in the first.
+
+    It is that of DC-ASGD-a along runs of ASGD, at its best strength, averaged over the numbers of
+    workers. Below 1, compensation becomes better as training goes on.
+    """
     along = select(table, study=["along", "later"])
     if along.empty:
         return
@@ -321,19 +355,25 @@ def _nearer_later(table: pd.DataFrame, choosing: pd.DataFrame) -> Iterable[Answe
 
 
 def _hessian(table: pd.DataFrame) -> Iterable[Answer]:
-    """The distance |log(s^T F s / s^T H s)| in the last tenth of a run minus that in the first."""
+    """The distance of g g^T from the Hessian in the last tenth of a run, minus that in the first.
+
+        distance = |log(s^T F s / s^T H s)|
+
+    H is the Hessian, F the mean of g g^T over samples, and s the change of the weights in 16
+    updates. Below 0, g g^T comes nearer to the Hessian.
+    """
     rows, seen = reporting(select(table, study="hessian"))
     if rows.empty:
         return
     first, last = rows["part"].min(), rows["part"].max()
     apart, cosine = {}, {}
     for part in (first, last):
-        hessian, fisher = (whole_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
+        hessian, fisher = (mean_over_run(rows, of=of, part=part) for of in ("hessian", "fisher"))
         ratios = fisher / hessian
         # the distance of the ratio from 1, in either direction; NaN where a curvature is negative
         apart[part] = np.log(ratios.where(ratios > 0)).abs()
         name = f"cosine of H s and F s, tenth {part:g} of the run"
-        cosine[name] = estimate(whole_run(rows, of="cosine", part=part))
+        cosine[name] = estimate(mean_over_run(rows, of="cosine", part=part))
     number = estimate((apart[last] - apart[first]).dropna())
     yield Answer(
         asks="Does g g^T become the Hessian as training goes on?",

@@ -1,4 +1,4 @@
-"""Constant delays: which rate they force, how many workers pay, and what they cost."""
+"""Constant delays: the learning rates that they allow, the speed-up, and the accuracy lost."""
 
 from collections.abc import Mapping
 
@@ -25,14 +25,17 @@ POINT = 0.01
 
 
 def accuracies(table: pd.DataFrame, measure: str = "accuracy") -> pd.Series:
-    """The accuracies of a table, 0 where the run was lost, by optimiser, delay, seed and rate."""
+    """The accuracy by optimiser, delay, seed and rate; 0 where the run was lost."""
     rows = table[table["measure"] == measure]
     value = rows["value"].mask(rows["lost"], 0.0)
     return value.set_axis(pd.MultiIndex.from_frame(rows[["optimiser", "delay", "seed", "lr"]]))
 
 
 def whole_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the seeds that ran the most cells, without those that ran parts of the grid."""
+    """The rows of the seeds that ran the largest number of grid cells.
+
+    Other seeds ran parts of the grid only, so that a mean over their cells would mix seeds.
+    """
     ran = table.drop_duplicates(["seed", "optimiser", "delay", "lr"])
     cells = ran.groupby("seed").size()
     return table[table["seed"].isin(cells[cells == cells.max()].index)]
@@ -42,9 +45,12 @@ def whole_grid(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def cliff_rate(accuracy: pd.Series) -> float:
-    """The largest rate with an accuracy at most a point below the best, of one delay and seed.
+    """The largest learning rate whose accuracy is at most a point below the best.
 
-    NaN where no greater rate was tried: the cliff_rate may lie beyond.
+    NaN if it is the largest rate of the grid, since the cliff may lie beyond.
+
+    Args:
+        accuracy: the accuracies of one delay and seed by `lr`.
     """
     rates = accuracy.index.get_level_values("lr")
     largest = rates[accuracy >= accuracy.max() - POINT].max()
@@ -52,17 +58,26 @@ def cliff_rate(accuracy: pd.Series) -> float:
 
 
 def slopes(table: pd.DataFrame, optimiser: str) -> pd.Series:
-    """The slope of log cliff_rate against log(2 D + 1) of each seed, over the delays from 8 on."""
+    """The slope of the log of `cliff_rate` against log(2 D + 1), over delays D >= 8; one per seed.
+
+    A seed without a cliff at one of these delays is left out.
+    """
     own = accuracies(select(table, optimiser=optimiser))
-    edges = own.groupby(["seed", "delay"]).agg(cliff_rate).unstack("delay")
-    late = edges.loc[:, edges.columns >= 8].dropna()
-    places = np.log(2 * late.columns.to_numpy(float) + 1)
-    fits = [np.polyfit(places, np.log(row), 1)[0] for row in late.to_numpy(float)]
-    return pd.Series(fits, index=late.index)
+    cliffs = own.groupby(["seed", "delay"]).agg(cliff_rate).unstack("delay")
+    cliffs = cliffs.loc[:, cliffs.columns >= 8].dropna()
+    log_delays = np.log(2 * cliffs.columns.to_numpy(float) + 1)
+    fits = [np.polyfit(log_delays, np.log(row), 1)[0] for row in cliffs.to_numpy(float)]
+    return pd.Series(fits, index=cliffs.index)
 
 
 def decide_rate(table: pd.DataFrame) -> list[Answer]:
-    """The slope of the cliff_rate over delays; theory's is -1 without momentum."""
+    """The exponent with which the largest usable learning rate falls with delay, by optimiser.
+
+        log cliff_rate(D) = slope log(2 D + 1) + constant
+
+    A slope below 0 says that a longer delay needs a lower rate. On a quadratic the slope is -1
+    without momentum.
+    """
     answers = []
     for optimiser in ("momentum", "adam"):
         # each optimiser has seeds of its own
@@ -100,17 +115,17 @@ RATE = Question(
 )
 
 
-# --- how many workers pay
+# --- the speed-up of more workers
 
 
 def targets_in(table: pd.DataFrame) -> list[float]:
-    """The targets of a table's epochs to a target, the highest first."""
+    """The target accuracies for which a table has epochs, the highest first."""
     measures = table.loc[table["measure"].str.startswith(EPOCHS_TO), "measure"].unique()
     return sorted((float(measure.removeprefix(EPOCHS_TO)) for measure in measures), reverse=True)
 
 
 def epochs_at_best(table: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Epochs to a target, of each optimiser and delay at the rate that is best for that time."""
+    """The rows of the epochs to a target, each optimiser and delay at the rate with the fewest."""
     measure = f"{EPOCHS_TO}{target:g}"
     chosen = choose_best(table, measure, "updates", settings=["optimiser", "delay"])
     rows, _ = reporting(select(table, measure=measure))
@@ -118,10 +133,12 @@ def epochs_at_best(table: pd.DataFrame, target: float) -> pd.DataFrame:
 
 
 def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -> SeedEstimate:
-    """The speed-up of D + 1 equal workers over one: (D + 1) e(0) / e(D).
+    """The speed-up of D + 1 equal workers over one worker.
 
-    e(D) are the epochs to the target at a delay of D updates; D + 1 workers take D + 1 times as
-    many gradients a second.
+        (D + 1) e(0) / e(D)
+
+    e(D) is the number of epochs to the target at a delay of D updates. D + 1 workers compute D + 1
+    times as many gradients a second as one.
     """
     alone = by_seed(epochs, measure, optimiser=optimiser, delay=0)
     together = by_seed(epochs, measure, optimiser=optimiser, delay=delay)
@@ -130,49 +147,57 @@ def speed_up(epochs: pd.DataFrame, optimiser: str, delay: float, measure: str) -
 
 
 def decide_speedup(table: pd.DataFrame) -> list[Answer]:
-    """By optimiser, the greatest speed-up to the highest target."""
+    """The largest speed-up of D + 1 workers over one to the highest target, by optimiser.
+
+    It is taken over the delays at which every seed reaches the target within the budget. The answer
+    names its D + 1 as the number of workers up to which more of them pay.
+    """
     _, seen = reporting(table)
     target = targets_in(table)[0]
     measure = f"{EPOCHS_TO}{target:g}"
     epochs = epochs_at_best(table, target)
     answers = []
-    for optimiser, borne in (("adam", 256), ("momentum", 32)):
+    for optimiser, tolerated in (("adam", 256), ("momentum", 32)):
         own = select(epochs, optimiser=optimiser)
-        found = {
+        speed_ups = {
             delay: speed_up(epochs, optimiser, delay, measure)
             for delay in sorted(own["delay"].unique())
             if delay > 0
         }
-        within = {delay: number for delay, number in found.items() if not number.missing}
-        if not within:
+        complete = {delay: number for delay, number in speed_ups.items() if not number.missing}
+        if not complete:
             continue
-        top = max(within, key=lambda delay: within[delay].mean.value)
+        top = max(complete, key=lambda delay: complete[delay].mean.value)
         answers.append(
             Answer(
                 asks="How many workers pay?",
-                says=f"{NAMES[optimiser]}: up to {top + 1:g}{_beyond_budget(found)}",
-                number=within[top],
+                says=f"{NAMES[optimiser]}: up to {top + 1:g}{_beyond_budget(speed_ups)}",
+                number=complete[top],
                 unit=f"times sooner at {target:.0%}",
-                paper=f"{NAMES[optimiser]} tolerates delays up to {borne}",
+                paper=f"{NAMES[optimiser]} tolerates delays up to {tolerated}",
                 source="srinivasan2018",
                 mark="notes",
                 seen=seen,
-                wants=within[top].mean.value * 0.2,
-                beside={f"with {delay + 1:g} workers": number for delay, number in found.items()},
+                wants=complete[top].mean.value * 0.2,
+                beside={
+                    f"with {delay + 1:g} workers": number for delay, number in speed_ups.items()
+                },
             )
         )
     return answers
 
 
-def _beyond_budget(found: Mapping[float, SeedEstimate]) -> str:
-    """The delays at which some runs do not reach the target within the budget, in words."""
-    missed = [delay for delay, number in found.items() if number.missing]
+def _beyond_budget(speed_ups: Mapping[float, SeedEstimate]) -> str:
+    """A text on the numbers of workers with which some runs miss the target within the budget."""
+    missed = [delay for delay, number in speed_ups.items() if number.missing]
     if not missed:
         return ""
     first = min(missed)
     longest = max(missed)
-    parts = [f"with {first + 1:g}, {found[first].missing} of {found[first].seeds} miss the budget"]
-    middle = found[longest].value
+    parts = [
+        f"with {first + 1:g}, {speed_ups[first].missing} of {speed_ups[first].seeds} miss the budget"
+    ]
+    middle = speed_ups[longest].value
     if middle > 0:
         parts.append(f"with {longest + 1:g} the median is {middle:.0f} times")
     return f" ({'; '.join(parts)})"
@@ -190,14 +215,14 @@ SPEEDUP = Question(
 )
 
 
-# --- the delay, or the low rate that it forces
+# --- accuracy lost to the delay, and to the low rate that it forces
 
 
 def best_rates(table: pd.DataFrame, measure: str) -> pd.Series:
-    """The best learning rate at each delay, which the seeds that choose tell.
+    """The best learning rate at each delay, chosen by the seeds of the role `tune`.
 
-    If no seeds choose, the study has only the rates that an earlier one chose, and its own seeds
-    tell which is the best.
+    A study without such seeds runs only the rates that an earlier study chose. There the reporting
+    seeds choose among these.
     """
     choosing = table
     if not (table["role"] == TUNE).any():
@@ -206,15 +231,19 @@ def best_rates(table: pd.DataFrame, measure: str) -> pd.Series:
     return chosen.set_index("delay")["lr"]
 
 
-def losses(table: pd.DataFrame, rates: pd.Series, delay: float, measure: str) -> pd.DataFrame:
-    """The points that a delay costs each seed: `rate`, `delay`, and `total`, their sum.
+def points_by_cause(
+    table: pd.DataFrame, rates: pd.Series, delay: float, measure: str
+) -> pd.DataFrame:
+    """The points of accuracy that a delay D costs: a row per seed, columns `rate`, `delay`, `total`.
 
-    With r the best rate at the delay D, and r_0 that without delay,
+        rate  = acc(0, r_0) - acc(0, r)
+        delay = acc(0, r)   - acc(D, r)
+        total = rate + delay
 
-        rate = acc(0, r_0) - acc(0, r)        delay = acc(0, r) - acc(D, r)
+    r is the best learning rate at the delay D, and r_0 the best one without delay.
 
     Args:
-        rates: the best rate at each delay.
+        rates: the best learning rate at each delay.
     """
     rows, _ = reporting(table)
     best = by_seed(rows, measure, delay=0, lr=rates[0])
@@ -225,7 +254,12 @@ def losses(table: pd.DataFrame, rates: pd.Series, delay: float, measure: str) ->
 
 
 def decide_cause(table: pd.DataFrame) -> list[Answer]:
-    """By optimiser, the part of the rate in what the longest delay costs at the end."""
+    """The points that the low rate of the longest delay costs by itself, by optimiser.
+
+    See `points_by_cause`: what remains of the total is the part of the delay. One part is called the
+    larger only if the 95 % interval of their difference excludes 0. Accuracies are those of the
+    last evaluation, at the smallest batch.
+    """
     _, seen = reporting(table)
     epochs_of = {name: float(name.rpartition("_")[2]) for name in table["measure"].unique()}
     measures = sorted(epochs_of, key=epochs_of.__getitem__)
@@ -236,7 +270,7 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
     for optimiser in ("momentum", "adam"):
         own = select(table, optimiser=optimiser, batch=smallest)
         rates = best_rates(own, last)
-        parts = losses(own, rates, longest, last)
+        parts = points_by_cause(own, rates, longest, last)
         rate = estimate(parts["rate"])
         late = estimate(parts["delay"])
         total = estimate(parts["total"])
@@ -253,11 +287,11 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
         for measure in measures[:-1]:
             epochs = epochs_of[measure]
             if epochs > 0:
-                early = losses(own, rates, longest, measure)
+                early = points_by_cause(own, rates, longest, measure)
                 beside[f"lost in all after {epochs:g} epochs"] = estimate(early["total"])
         for batch in sorted(table["batch"].unique())[1:]:
             larger = select(table, optimiser=optimiser, batch=batch)
-            parts = losses(larger, best_rates(larger, last), longest, last)
+            parts = points_by_cause(larger, best_rates(larger, last), longest, last)
             beside[f"the rate, batch {batch:g}"] = estimate(parts["rate"])
             beside[f"the delay, batch {batch:g}"] = estimate(parts["delay"])
         answers.append(
@@ -286,13 +320,13 @@ CAUSE = Question(
 )
 
 
-# --- do adaptive methods widen the range of rates
+# --- the range of usable rates of adaptive methods
 
 
 def width(accuracy: pd.Series, best: float) -> float:
-    """The decades of rates within five points of `best`, on a grid of equal steps of log rate.
+    """The decades of learning rates whose accuracy is at most five points below `best`.
 
-    NaN where a rate at an end of the grid is among them.
+    The grid has equal steps of log rate. NaN if a rate at an end of the grid is among them.
     """
     ordered = accuracy.droplevel([name for name in accuracy.index.names if name != "lr"])
     works = (ordered >= best - 5 * POINT).sort_index()
@@ -303,19 +337,23 @@ def width(accuracy: pd.Series, best: float) -> float:
 
 
 def widths_of(accuracy: pd.Series) -> pd.Series:
-    """The decades within five points of the best without delay, by optimiser, delay and seed."""
-    found = {}
+    """`width` by optimiser, delay and seed; the best is that at the least delay, usually 0."""
+    widths = {}
     for (optimiser, seed), own in accuracy.groupby(["optimiser", "seed"]):
         least = own.index.get_level_values("delay").min()
         best = float(own.xs(least, level="delay").max())
         for delay, rates in own.groupby("delay"):
-            found[optimiser, delay, seed] = width(rates, best)
-    index = pd.MultiIndex.from_tuples(found, names=["optimiser", "delay", "seed"])
-    return pd.Series(list(found.values()), index=index)
+            widths[optimiser, delay, seed] = width(rates, best)
+    index = pd.MultiIndex.from_tuples(widths, names=["optimiser", "delay", "seed"])
+    return pd.Series(list(widths.values()), index=index)
 
 
 def decide_range(table: pd.DataFrame) -> list[Answer]:
-    """Decades of working rates under Downpour: Adagrad's minus SGD's; also those by delay."""
+    """The decades of usable learning rates of Adagrad minus those of SGD, under Downpour.
+
+    Above 0, the adaptive method tolerates a wider range of rates. Also shown: the decades of SGD
+    with momentum and of Adam, by constant delay.
+    """
     rows, seen = reported(table, "downpour")
     # Downpour has no constant delay; `accuracies` has a level for it
     downpour = accuracies(rows.assign(delay=0))

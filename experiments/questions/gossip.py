@@ -1,6 +1,6 @@
-"""Gossip against all-reduce: accuracy lost, and time gained.
+"""Gossip against all-reduce: the accuracy lost, and the time saved.
 
-The runs of a study report at one rate for each setting, so that a seed has one number.
+Each setting of a study reports at one learning rate, so that a seed has one number for it.
 """
 
 import pandas as pd
@@ -24,11 +24,17 @@ from laggard.experiments.questions.slow_nodes import FULL_CARD, SLOW_NODE
 from laggard.experiments.questions.words import SeedEstimate, exact, say_ratio
 
 MOVED = 0.5
-"""The points between mean and median from which both are told."""
+"""The answer gives the median too, if it is more than so many points from the mean."""
 
 
 def decide_late(table: pd.DataFrame) -> list[Answer]:
-    """Points lost by messages that are one and two gradients late, each at its best rate."""
+    """The points of accuracy lost by SGP whose messages may be tau = 1 or 2 gradients late.
+
+        100 (acc(0) - acc(tau))
+
+    Nodes that wait for every exchange have tau = 0. Each tau has its own best learning rate. Also
+    shown: longer delays, and the times relative to waiting.
+    """
     rows, seen = reported(table, "late")
     waits = by_seed(rows, "accuracy", tau=0)
     lost, pace = {}, {}
@@ -67,14 +73,17 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
 
 
 def _late_over_waiting(rows: pd.DataFrame, measure: str, tau: int) -> SeedEstimate:
-    """The ratio of a measure where messages are `tau` gradients late to that where they wait."""
+    """A measure where messages may be `tau` gradients late, over the one where nodes wait."""
     return times_as_large(by_seed(rows, measure, tau=tau), by_seed(rows, measure, tau=0))
 
 
 def _beside_late(
     table: pd.DataFrame, rows: pd.DataFrame, tau: int, pace: SeedEstimate
 ) -> dict[str, SeedEstimate]:
-    """The times of messages `tau` gradients late, and what their lower rate alone costs."""
+    """The relative times at `tau`, and the points that its lower learning rate costs by itself.
+
+    These points are measured at tau = 0, by the seeds that chose, if they ran both rates.
+    """
     beside = {f"time a sample, {tau} late over waiting": pace}
     low = select(rows, tau=tau)["lr"].iloc[0]
     high = select(rows, tau=0)["lr"].iloc[0]
@@ -91,7 +100,13 @@ def _beside_late(
 
 
 def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
-    """Points by which all-reduce is better than SGP and AD-PSGD, each at its best rate."""
+    """The accuracy of all-reduce minus that of gossip in points, each at its best learning rate.
+
+        100 (acc(all-reduce) - acc(gossip))
+
+    Above 0, gossip costs accuracy. Three answers: SGP with 16 nodes, the change of its gap from the
+    fewest to the most nodes, and AD-PSGD with 16 nodes.
+    """
     rows, seen = reported(table, "step")
     answers = []
     if has(rows, "nodes", 16):
@@ -104,14 +119,14 @@ def decide_accuracy(table: pd.DataFrame) -> list[Answer]:
 
 
 def _gossip_at_16_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool) -> Answer:
-    """All-reduce minus SGP with 16 nodes; also other methods and numbers of nodes."""
+    """All-reduce minus SGP with 16 nodes; beside it other methods and numbers of nodes."""
     behind = {}
     for nodes in sorted(rows["nodes"].unique()):
         of_nodes = select(rows, nodes=nodes)
-        exact_mean = by_seed(of_nodes, "accuracy", method="all_reduce")
+        all_reduce = by_seed(of_nodes, "accuracy", method="all_reduce")
         for method in of_nodes["method"].unique():
             own = by_seed(of_nodes, "accuracy", method=method)
-            behind[method, nodes] = points_behind(own, exact_mean)
+            behind[method, nodes] = points_behind(own, all_reduce)
     number = behind["sgp", 16]
     beside = {
         f"points, all-reduce minus {method}, {nodes:g} nodes": other
@@ -137,7 +152,10 @@ def _gossip_at_16_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool) -> 
 
 
 def _gossip_with_more_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool) -> Answer:
-    """How much further SGP is behind all-reduce with the most nodes than with the fewest."""
+    """SGP's gap to all-reduce with the most nodes, minus its gap with the fewest.
+
+    The subtraction removes what the larger total batch costs both methods.
+    """
     fewest, most = rows["nodes"].min(), rows["nodes"].max()
     number = points_ahead(_apart(rows, most), _apart(rows, fewest))
     return Answer(
@@ -159,10 +177,10 @@ def _gossip_with_more_nodes(table: pd.DataFrame, rows: pd.DataFrame, seen: bool)
 
 
 def _pairs(table: pd.DataFrame) -> Answer:
-    """All-reduce minus AD-PSGD, whose nodes average in pairs and wait for nobody."""
+    """All-reduce minus AD-PSGD, which averages in pairs without a barrier."""
     rows, seen = reported(table, "pairs")
-    exact_mean = by_seed(rows, "accuracy", method="all_reduce")
-    number = points_behind(by_seed(rows, "accuracy", method="adpsgd"), exact_mean)
+    all_reduce = by_seed(rows, "accuracy", method="all_reduce")
+    number = points_behind(by_seed(rows, "accuracy", method="adpsgd"), all_reduce)
     return Answer(
         asks="Does AD-PSGD, whose nodes wait for nobody, cost accuracy?",
         says=_says_points("AD-PSGD with 16 nodes", number),
@@ -183,13 +201,16 @@ def _pairs(table: pd.DataFrame) -> Answer:
 
 def _apart(rows: pd.DataFrame, nodes: float) -> pd.Series:
     """All-reduce's accuracy minus SGP's, one number per seed."""
-    exact_mean = by_seed(rows, "accuracy", method="all_reduce", nodes=nodes)
-    own, exact_mean = paired(by_seed(rows, "accuracy", method="sgp", nodes=nodes), exact_mean)
-    return exact_mean - own
+    all_reduce = by_seed(rows, "accuracy", method="all_reduce", nodes=nodes)
+    own, all_reduce = paired(by_seed(rows, "accuracy", method="sgp", nodes=nodes), all_reduce)
+    return all_reduce - own
 
 
 def _says_points(which: str, number: SeedEstimate) -> str:
-    """By how many points gossip is better or worse; the median too where one run moves the mean."""
+    """A text: by how many points gossip is better or worse.
+
+    It gives the median too where it differs from the mean by more than `MOVED`.
+    """
     value, typical = number.mean.value, middle(number)
     direction = "worse" if value > 0 else "better"
     says = f"{which}: {abs(value):.2f} points {direction}"
@@ -200,11 +221,11 @@ def _says_points(which: str, number: SeedEstimate) -> str:
 
 
 class _TimesToTarget:
-    """Times to the target by the clock's seconds an iteration and by iterations of training.
+    """Times to a target, of epochs from trained runs and seconds per iteration from the clock.
 
     Args:
         rows: the trained runs that report.
-        clock: the runs of the clock alone, with the seconds of an iteration.
+        clock: the runs without learning, with the seconds of an iteration.
         target: the measure of the epochs to the target.
     """
 
@@ -223,17 +244,17 @@ class _TimesToTarget:
         return by_seed(self._rows, self._target, method=method, workers=workers)
 
     def iteration(self, collective: str, link: str = "10 Gb/s") -> float:
-        """The seconds of an iteration of all-reduce over those of SGP."""
+        """The seconds of an iteration of all-reduce by `collective` over those of SGP."""
         return self.seconds(collective, link=link) / self.seconds("SGP", link=link)
 
     def over(self, collective: str, gossip: str, link: str = "10 Gb/s") -> SeedEstimate:
-        """The time to the target of all-reduce by a collective over that of gossip."""
+        """The time to the target of all-reduce by `collective` over that of the gossip method."""
         iteration = self.seconds(collective, link=link) / self.seconds(gossip, link=link)
         return times_as_large(iteration * self.epochs("all_reduce"), self.epochs(gossip))
 
 
 def _say_how_much_sooner(over: SeedEstimate, iterations: SeedEstimate, iteration: float) -> str:
-    """The time of all-reduce over that of gossip, in parts, where enough seeds reach the target."""
+    """A text: the ratio of times, and its factors, iterations and seconds per iteration."""
     return say_ratio(
         over,
         f"{over.value:.1f} times sooner with 32 nodes: all-reduce needs {iterations.value:.1f} "
@@ -242,9 +263,13 @@ def _say_how_much_sooner(over: SeedEstimate, iterations: SeedEstimate, iteration
 
 
 def decide_time(table: pd.DataFrame) -> list[Answer]:
-    """Time to the target with 32 nodes of all-reduce over gossip: iterations times seconds of one.
+    """The time to the target of all-reduce over that of SGP, with 32 nodes.
 
-    Iterations are epochs over nodes, in ratios.
+        (epochs of all-reduce / epochs of SGP) (seconds of all-reduce / seconds of SGP)
+
+    Epochs to the target come from training, seconds per iteration from the clock. At an equal number
+    of nodes, iterations are proportional to epochs. Above 1, gossip is faster. One answer for
+    all-reduce by a ring in buckets that overlap the backward pass, one for all-reduce by a tree.
     """
     rows, seen = reported(table, "trained")
     target = longest_wait(rows, "epochs_to")
@@ -260,7 +285,7 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
         "the same on 1 Gb/s, tree over SGP": times.over("tree", "SGP", "1 Gb/s"),
     }
     if has(select(rows, method="SGP"), "workers", 4):
-        # 32 nodes share an epoch among 8 times as many as 4 do
+        # an epoch on 4 nodes has 8 times as many iterations as on 32
         scaled = times.seconds("SGP", 4) / times.seconds("SGP", 32) * 8
         fewer_nodes = times_as_large(scaled * times.epochs("SGP", 4), times.epochs("SGP"))
         beside["SGP with 4 nodes over SGP with 32"] = fewer_nodes

@@ -1,4 +1,4 @@
-"""Leagues of methods: which is the first to a target on a cluster, and where data differ."""
+"""Leagues: the first method to a target on a cluster, and the best one on heterogeneous data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -24,20 +24,22 @@ from laggard.experiments.results.results import Results
 from laggard.experiments.running.sweep import sweep
 
 TIME, ACCURACY, AT_SAMPLES = "time_to", "accuracy", "accuracy_at_samples"
-"""Seconds to the target; the accuracy at the end of a run, half as long again as the time limit; and
-after as many samples as the overlapped all-reduce learns from within the time limit.
+"""The measures of a league: seconds to the target, and accuracy at two moments.
+
+`ACCURACY` is taken at the end of a run, at 1.5 times the time limit. `AT_SAMPLES` is taken after as
+many samples as the overlapped all-reduce uses within the time limit.
 """
 SMOKE, SMOKE_BUDGET, SMOKE_METHODS = "smoke", 4, 1
 MethodNumbers = Mapping[str, pd.Series]
-"""Seconds to the target of each seed, or its accuracy, by method."""
+"""A number per seed, seconds to the target or accuracy, by method."""
 
 
 def play_study(
     study: LeagueStudy, scale: str | None, overrides: Sequence[str], out: Path, jobs: int | None
 ) -> pd.DataFrame:
-    """Play the league of a study: its rows, a row for each method, seed and measure.
+    """Play the league of a study; return a row for each method, seed and measure.
 
-    At the scale `smoke` it has one method besides the opponents, and a small budget.
+    At the scale `smoke` one method plays against the opponents, with a small budget.
 
     Raises:
         ConfigError: an override does not fit the cluster or the task.
@@ -61,7 +63,7 @@ def setting_of(study: LeagueStudy, scale: str | None, overrides: Sequence[str]) 
     """The cluster and the task of a study.
 
     Raises:
-        ConfigError: an override does not fit them.
+        ConfigError: an override does not fit them, or sets a key of `learning`.
     """
     for change in overrides:
         key = change.partition("=")[0]
@@ -72,9 +74,7 @@ def setting_of(study: LeagueStudy, scale: str | None, overrides: Sequence[str]) 
 
 
 def _rows_of(league: League) -> pd.DataFrame:
-    """The numbers of the runs that report, with the settings that the trials of their method chose,
-    the target of the league and its time limit.
-    """
+    """The numbers of the reporting runs, with the chosen settings, the target and the time limit."""
     measured = take(league.results, (TIME, ACCURACY), [league.target])
     numbers = pd.concat([measured, _accuracies_at(league)], ignore_index=True)
     waits = numbers["measure"].str.startswith(f"{TIME}_")
@@ -91,8 +91,10 @@ def _rows_of(league: League) -> pd.DataFrame:
 
 
 def _accuracies_at(league: League) -> pd.DataFrame:
-    """The accuracy of each run at its first evaluation after as many samples as the overlapped
-    all-reduce learns from within the time limit; infinite where the run has fewer.
+    """The accuracy of each run at equal samples; infinite where the run has fewer samples.
+
+    It is that of the first evaluation at or after as many samples as the overlapped all-reduce uses
+    within the time limit.
     """
     base = league.setting.base
     workers = league.report.cluster.workers
@@ -111,12 +113,16 @@ def _accuracies_at(league: League) -> pd.DataFrame:
     return rows.assign(measure=AT_SAMPLES, value=values)
 
 
-# --- which method is first
+# --- the first method to a target
 
 
 def decide_first_method(table: pd.DataFrame) -> list[Answer]:
-    """On each cluster the methods on the first place, and the overlapped all-reduce's time over
-    that of the soonest.
+    """The first method to the target on each cluster, and its speed-up over all-reduce.
+
+        time of the overlapped all-reduce / time of the first method
+
+    Both are seconds to the target of the same seeds. An answer also names the methods that share
+    the first place, and gives the seconds of all methods.
     """
     return [_first_on(table, name) for name in CLUSTERS if name in set(table["study"])]
 
@@ -141,7 +147,7 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
 
 
 def _sharing(places: Mapping[str, int]) -> str:
-    """The methods that share the first place with the first of `places`."""
+    """A text on the methods that share the first place with the first of `places`."""
     sharing = [name for name, place in places.items() if place == 1][1:]
     if not sharing:
         return ""
@@ -151,7 +157,7 @@ def _sharing(places: Mapping[str, int]) -> str:
 def _seconds_to_target(table: pd.DataFrame, study: str) -> tuple[MethodNumbers, bool]:
     """The seconds to the target by method, and whether the seeds had been seen before.
 
-    A lost run that has not reached the target before is a miss, as in the league.
+    A run that diverged before it reached the target counts as a miss, as in the league.
     """
     rows, seen = reported(table, study)
     times = {}
@@ -179,7 +185,10 @@ def _target_text(table: pd.DataFrame, study: str) -> str:
 
 
 def tabulate_times(table: pd.DataFrame) -> Iterator[list[str]]:
-    """A heading, and a row a method: its median seconds on each cluster, the first places bold."""
+    """The table of median seconds to the target: a heading, then a row per method.
+
+    A column per cluster; the first places are bold.
+    """
     studies = [name for name in CLUSTERS if name in set(table["study"])]
     missing = [name for name in CLUSTERS if name not in studies]
     yield ["seconds to the target", *(CLUSTERS[name] for name in (*studies, *missing))]
@@ -215,12 +224,15 @@ def _cell(number: SeedEstimate, bold: bool) -> str:
     return text
 
 
-# --- where data differ
+# --- heterogeneous data
 
 
 def decide_unequal_data(table: pd.DataFrame) -> list[Answer]:
-    """For each mixture of labels the most accurate method at equal time, and its lead over the
-    server that waits for all.
+    """The most accurate method after equal time, and its lead over the synchronous server.
+
+        100 (acc(best method) - acc(sync_ps))
+
+    In points, one answer for each mixture of labels.
     """
     return [_most_accurate(table, name) for name in MIXTURES if name in set(table["study"])]
 
@@ -248,14 +260,19 @@ def _accuracies(rows: pd.DataFrame, measure: str) -> MethodNumbers:
 
 
 def _places_by_accuracy(accuracy: MethodNumbers) -> dict[str, int]:
-    """Places by the share of wrong answers: the least is best, and a lost run is worst."""
+    """Places by error, the lowest first.
+
+    A lost run has an infinite error. So has a run with too few samples, whose accuracy is infinite.
+    """
     wrong = {name: (1 - own).abs().fillna(np.inf) for name, own in accuracy.items()}
     return rank_entrants(wrong)
 
 
 def tabulate_accuracies(table: pd.DataFrame) -> Iterator[list[str]]:
-    """A heading, and a row a method: its median accuracy (%) for each mixture of labels, after equal
-    time and after equal samples, the first places bold.
+    """The table of median accuracies (%): a heading, then a row per method.
+
+    Two columns per mixture of labels, after equal time and after equal samples; the first places
+    are bold.
     """
     studies = [name for name in MIXTURES if name in set(table["study"])]
     heading = ["median accuracy (%)"]
@@ -285,13 +302,13 @@ CLUSTERS = {
     "pareto": "whose times have a heavy tail",
     "one-lost": "that loses one worker of 16 for good",
 }
-"""The clusters of the question by study; the mean time of a mini-batch is equal on all."""
+"""Study -> its cluster, in the words of the answer. All have the same mean mini-batch time."""
 MIXTURES = {
     "iid": "where workers have equal mixtures of labels",
     "mild": "where mixtures differ, Dirichlet 1",
     "strong": "where mixtures differ much, Dirichlet 0.1",
 }
-"""The mixtures of labels by study."""
+"""Study -> its mixture of labels, in the words of the answer."""
 TEN_METHODS = (
     "k_sync",
     "soft_sync",
@@ -313,7 +330,7 @@ METHODS_FOR_DATA = (
     "scaffold",
 )
 ONE_LOST = "cluster.slowdowns=[{kind: crash, worker: 15, at: 10}]"
-"""A third of the time limit on the even cluster is 10 s."""
+"""Worker 15 crashes for good at 10 s, a third of the time limit on the even cluster."""
 TWO_SPEEDS = "cluster.slowdowns=[{workers: [0, 1, 2, 3, 4, 5, 6, 7], factor: 5}]"
 MILD = "task.partition={name: dirichlet, alpha: 1.0}"
 STRONG = "task.partition={name: dirichlet, alpha: 0.1}"

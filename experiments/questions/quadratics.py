@@ -1,4 +1,4 @@
-"""Quadratics: the server that is first to a loss, and the momentum that asynchrony brings."""
+"""Questions on quadratics: the fastest server to a loss, and the implicit momentum of asynchrony."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,16 +19,16 @@ from laggard.experiments.questions.numbers import (
 from laggard.experiments.questions.question import Answer, Picture, Question, Study
 from laggard.experiments.questions.words import SeedEstimate, Word, estimate, exact, ratio
 
-# --- which server is first to a loss
+# --- the first server to a loss
 
 
 class Soonest(NamedTuple):
-    """The method chosen by some seeds, and the seconds to the loss on the seeds that report.
+    """The fastest method of a family, by the seeds that choose, with its times on other seeds.
 
     Attributes:
         method: the name of the method.
-        at_an_end: whether its rate lies at an end of the grid.
-        seconds: one number per seed.
+        at_an_end: whether its learning rate lies at an end of the grid.
+        seconds: the virtual seconds to the loss, one number per reporting seed.
     """
 
     method: str
@@ -37,8 +37,9 @@ class Soonest(NamedTuple):
 
 
 def soonest(table: pd.DataFrame, family: str) -> Soonest:
-    """The first method to the loss among those whose names begin with `family`, on the seeds that
-    choose, each at its best rate.
+    """The method with the least mean time to the loss, of those whose names begin with `family`.
+
+    Each method has its best learning rate. The seeds that choose decide both.
     """
     measure = str(table["measure"].iloc[0])
     own = table[table["method"].str.startswith(family)]
@@ -53,12 +54,22 @@ def soonest(table: pd.DataFrame, family: str) -> Soonest:
 
 
 def time_ratio(one: Soonest, other: Soonest) -> SeedEstimate:
-    """The ratio of one method's time to another's."""
+    """The mean time of one method over that of another, over their shared seeds."""
     return times_as_large(one.seconds, other.seconds)
 
 
 def decide_uneven(table: pd.DataFrame) -> list[Answer]:
-    """Times to a loss over asynchronous SGD's: Ringmaster, a middle K, and the quickest workers."""
+    """Ringmaster, K-async and synchronous SGD with backups against asynchronous SGD on quadratics.
+
+    Three numbers, each a ratio of means over seeds:
+
+        time of Ringmaster / time of asynchronous SGD
+        min(loss of K = 1, loss of K = P) / loss of a middle K
+        time of synchronous SGD that waits for m workers / time of asynchronous SGD
+
+    Times are virtual seconds to a loss. The second number is above 1 if a middle K is best after
+    1 s. The third is given for computing times with a light and with a heavy tail.
+    """
     answers = []
     own = select(table, study="uneven")
     if len(own):
@@ -75,6 +86,12 @@ def decide_uneven(table: pd.DataFrame) -> list[Answer]:
 
 
 def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
+    """The time of Ringmaster to the loss over that of asynchronous SGD, for times 10 ms times i.
+
+    Args:
+        own: the study with little noise, for both laws of speeds.
+        noisy: the study with more noise; its ratios stand beside.
+    """
     _, seen = reporting(own)
     uneven = select(own, speeds="i")
     alone = soonest(uneven, "async")
@@ -116,7 +133,7 @@ def _ringmaster(own: pd.DataFrame, noisy: pd.DataFrame) -> Answer:
 
 
 def _middle(race: pd.DataFrame) -> Answer:
-    """K-async after 1 s: the lesser loss of K = 1 and K = P over that of a K between."""
+    """The smaller loss of K = 1 and K = P over that of a middle K, after 1 s of K-async."""
     rows, seen = reporting(race)
     early = select(rows, part="early")
     least, middle, most = sorted(rows["wait_for"].unique())
@@ -157,7 +174,11 @@ def _floor(late: pd.DataFrame, wait_for: int) -> pd.Series:
 
 
 def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
-    """Synchronous SGD that waits for the quickest m: its time over that of asynchronous SGD."""
+    """The time of synchronous SGD that waits for the fastest m, over that of asynchronous SGD.
+
+    m is the best of those tried, by the seeds that choose. If it is the smallest of them, there is
+    no verdict.
+    """
     _, seen = reporting(own)
     waits, alone = soonest(own, "m = "), soonest(own, "async")
     number = time_ratio(waits, alone)
@@ -180,7 +201,7 @@ def _waiting_for_quickest(own: pd.DataFrame, tail: str) -> Answer:
         wants=0.2 * number.value,
         why=why,
     )
-    # the first criterion, a share of seeds, held under both tails
+    # the first criterion, a share of seeds, gave `agrees` under both tails
     changed = answer.judgement.word is not Word.AGREES
     return replace(answer, first_said="agrees") if changed else answer
 
@@ -206,11 +227,19 @@ UNEVEN = Question(
 )
 
 
-# --- the momentum that asynchrony brings
+# --- implicit momentum
 
 
 def decide_momentum(table: pd.DataFrame) -> list[Answer]:
-    """The momentum that fits a trajectory, and what the best explicit momentum of one costs many."""
+    """The implicit momentum of asynchronous SGD, and the loss that a large explicit one costs.
+
+        max over P and rates of |mu - (1 - 1 / P)|
+        log10 loss(momentum best for one worker) - log10 loss(best lower momentum)
+
+    mu is the momentum that the probe `momentum` fits to a trajectory. A first number near 0 confirms
+    the paper's formula. A second number above 0, in decades of loss with the most workers, says that
+    the best explicit momentum has fallen.
+    """
     answers = []
     fits = select(table, study="fits")
     if len(fits):
@@ -222,7 +251,7 @@ def decide_momentum(table: pd.DataFrame) -> list[Answer]:
 
 
 def _fitted(table: pd.DataFrame) -> Answer:
-    """The fitted momentum minus 1 - 1 / P, furthest from 0 over P and the rates."""
+    """The largest |mu - (1 - 1 / P)| of each seed over P and rates, under exponential times."""
     rows, seen = reporting(table)
     fitted = rows.assign(value=rows["value"].mask(rows["lost"]))
     fitted["off"] = (fitted["value"] - (1 - 1 / fitted["P"])).abs()
@@ -254,7 +283,11 @@ def _fitted(table: pd.DataFrame) -> Answer:
 
 
 def _explicit(table: pd.DataFrame) -> Answer:
-    """Decades of loss that many workers lose by the momentum that is best for one."""
+    """The decades of loss that the most workers lose at the momentum that is best for one worker.
+
+    It is compared with the best momentum below. The seeds that choose pick both, and the learning
+    rate of every momentum.
+    """
     rows, seen = reporting(table)
     choosing = table
     if not (table["role"] == TUNE).any():  # the seeds that report also choose
@@ -266,20 +299,20 @@ def _explicit(table: pd.DataFrame) -> Answer:
         workers: float(means[workers].idxmin()) for workers in sorted(table["workers"].unique())
     }
     most = int(table["workers"].max())
-    usual = best[1]
-    below_usual = means[most].loc[: usual - 1e-9]
-    lower = float(below_usual.idxmin())
+    best_of_one = best[1]
+    below = means[most].loc[: best_of_one - 1e-9]
+    lower = float(below.idxmin())
     of_most = select(at_best(rows, chosen), workers=most)
 
     def at(momentum: float) -> pd.Series:
         own = select(of_most, momentum=momentum)
         return decades(own).set_axis(own["seed"])
 
-    number = estimate(at(usual) - at(lower))
-    is_compared = (chosen["workers"] == most) & chosen["momentum"].isin([usual, lower])
+    number = estimate(at(best_of_one) - at(lower))
+    is_compared = (chosen["workers"] == most) & chosen["momentum"].isin([best_of_one, lower])
     has_edge = (chosen[is_compared]["edge"] != "").any()
     why = ""
-    if has_edge or usual == table["momentum"].max():
+    if has_edge or best_of_one == table["momentum"].max():
         why = "a best rate or momentum lies at an end of its grid"
     beside = {f"best momentum, P = {workers:g}": exact(own) for workers, own in best.items()}
     negative = means[most].loc[:-1e-9]
@@ -293,7 +326,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
     return Answer(
         asks="Does the best explicit momentum fall as asynchronous workers are added?",
         says=f"on a quadratic {falls}: with {numbers_of_workers} workers {momenta} "
-        f"are best; with {most}, {usual:g} is behind {lower:g}",
+        f"are best; with {most}, {best_of_one:g} is behind {lower:g}",
         number=number,
         unit="decades of loss lost",
         paper="the best explicit momentum falls as workers are added",
@@ -310,7 +343,7 @@ def _explicit(table: pd.DataFrame) -> Answer:
 
 
 def decades(rows: pd.DataFrame) -> pd.Series:
-    """log10 of the losses; NaN where a run was lost."""
+    """log10 of the loss of each row; NaN where the run was lost."""
     return np.log10(rows["value"].mask(rows["lost"]))
 
 

@@ -1,4 +1,4 @@
-"""Delays and batches, delays and schedules of the learning rate, and when in training a delay hurts."""
+"""Constant delays with large batches, with learning rate schedules, and early or late in training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,24 +23,22 @@ CURVE = "accuracy_at_"
 
 
 def wanted(number: SeedEstimate) -> float:
-    """The wanted half-width of points of accuracy: half a point, or a fifth of the value."""
+    """The wanted half-width in points of accuracy: a fifth of the value, at least half a point."""
     return round(max(0.5, abs(number.value) / 5), 1)
 
 
 def middle(number: SeedEstimate) -> float:
-    """The median; of a number that has none, the number itself."""
+    """The median of an estimate; its value if it has no median, such as a share."""
     return number.value if number.median is None else number.median.value
 
 
 def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
-    """Whether a setting has been run at all of these values."""
+    """Whether a column of the table exists and contains all of these values."""
     return column in rows and set(values) <= set(rows[column])
 
 
 def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
-    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN where a run was
-    lost.
-    """
+    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN if the run was lost."""
     own = select(rows, **settings)
     own = own.assign(
         epoch=own["measure"].str.removeprefix(CURVE).astype(float),
@@ -52,16 +50,21 @@ def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
 # --- delay-batch
 
 
-BORNE = 8
-"""The delay that decides: with one of 32 as many updates teach a batch of 32 little."""
+DECIDING_DELAY = 8
+"""The delay of the deciding number: at a delay of 32, a batch of 32 learns little in 3,000 updates."""
 
 
 def decide_batch(table: pd.DataFrame) -> list[Answer]:
-    """The largest rate that trains against the batch, under delay: at equal updates, and at equal
-    epochs, where larger batches make fewer updates.
+    """The exponent with which the largest usable learning rate grows with the batch, under delay.
+
+        log cliff_rate(batch) = slope log(batch) + constant
+
+    If delay hurts large batches with large rates, the slope is negative: a larger batch then
+    tolerates a lower rate only. At equal epochs a larger batch also makes fewer updates, so that the
+    slope at equal updates decides.
     """
     answers = []
-    asked = ((["updates", "longer"], "updates", BORNE), (["epochs"], "epochs", 32))
+    asked = ((["updates", "longer"], "updates", DECIDING_DELAY), (["epochs"], "epochs", 32))
     for studies, budget, delay in asked:
         rows, seen = reporting(select(table, study=studies))
         if rows.empty:
@@ -105,26 +108,32 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
 
 
 def batch_slopes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The slope of log cliff_rate against log batch: a row per seed, a column per delay; NaN where
-    a cliff_rate may lie beyond the rates tried.
+    """The slope of the log of `cliff_rate` against log batch: a row per seed, a column per delay.
+
+    NaN where a cliff may lie beyond the rates tried, or where fewer than two batches were run.
     """
     places = ["delay", "seed", "batch", "lr"]
     accuracy = rows["value"].mask(rows["lost"], 0.0)
     accuracy = accuracy.set_axis(pd.MultiIndex.from_frame(rows[places]))
-    edges = np.log10(accuracy.groupby(["delay", "seed", "batch"]).agg(cliff_rate))
-    return edges.groupby(["delay", "seed"]).agg(_slope_over_batches).unstack("delay")
+    cliffs = np.log10(accuracy.groupby(["delay", "seed", "batch"]).agg(cliff_rate))
+    return cliffs.groupby(["delay", "seed"]).agg(_slope_over_batches).unstack("delay")
 
 
-def _slope_over_batches(edges: pd.Series) -> float:
-    if len(edges) < 2 or edges.isna().any():
+def _slope_over_batches(cliffs: pd.Series) -> float:
+    """The slope of log10 cliffs of one delay and seed against log10 batch."""
+    if len(cliffs) < 2 or cliffs.isna().any():
         return np.nan
-    batches = edges.index.get_level_values("batch").to_numpy(float)
-    return round(float(np.polyfit(np.log10(batches), edges.to_numpy(), 1)[0]), 6)
+    batches = cliffs.index.get_level_values("batch").to_numpy(float)
+    return round(float(np.polyfit(np.log10(batches), cliffs.to_numpy(), 1)[0]), 6)
 
 
 def _decide_shares(table: pd.DataFrame) -> list[Answer]:
-    """The share of the accuracy above the worst run's that a delay costs at the largest batch, at
-    two rates and equal epochs.
+    """The share of the learnt accuracy that a delay costs: the larger rate's minus the smaller's.
+
+        share = (acc(0) - acc(D)) / (acc(0) - chance)
+
+    It is taken at the largest batch and equal epochs. Chance is the accuracy of the worst run. Above
+    0, a delay costs more at the larger rate.
     """
     rows, seen = reported(table, "shares")
     if rows.empty:
@@ -138,7 +147,7 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
             own = {"batch": batch, "lr": lr}
             fresh, stale = paired(
                 by_seed(rows, "accuracy", delay=0, **own),
-                by_seed(rows, "accuracy", delay=BORNE, **own),
+                by_seed(rows, "accuracy", delay=DECIDING_DELAY, **own),
             )
             taken[batch, lr] = (fresh - stale) / (fresh - chance)
     difference = estimate(taken[large, high] - taken[large, low])
@@ -146,7 +155,7 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
         Answer(
             asks="At equal epochs, does a delay cost more at a larger rate?",
             says=(
-                f"of what a batch of {large:g} learns, a delay of {BORNE} takes "
+                f"of what a batch of {large:g} learns, a delay of {DECIDING_DELAY} takes "
                 f"{taken[large, high].mean():.0%} at the larger rate, "
                 f"{taken[large, low].mean():.0%} at the smaller"
             ),
@@ -166,8 +175,13 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
 
 
 def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
-    """At the lowest rate tried: the points that a warm-up over half of the run gains until its end,
-    and at the end of the run, and those that other schedules gain.
+    """The points of accuracy that a schedule gains over the full learning rate from the start.
+
+        100 (acc(schedule) - acc(full rate))
+
+    Three answers, at the lowest of the rates that are too high for the delay. The first compares the
+    best accuracies until the warm-up ends, at half of the run; the second the final accuracies of
+    the same runs; the third the final accuracies with half a cosine.
     """
     rows, seen = reported(table, "starts")
     lowest, *higher = sorted(rows["lr"].unique())
@@ -255,7 +269,11 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
 
 
 def _gain_of_warm_up(accuracy: Mapping[tuple[str, float], pd.Series], lr: float) -> SeedEstimate:
-    """Points by which a warm-up leads the full rate from the start, by start and rate."""
+    """The points by which the warm-up to `lr` leads `lr` from the start.
+
+    Args:
+        accuracy: one number per seed, by schedule and rate.
+    """
     return points_ahead(accuracy["warm-up", lr], accuracy["at once", lr])
 
 
@@ -266,11 +284,17 @@ RATE_POLICIES = {
     "lowered": "at a rate that is lowered while the delay lasts",
     "own rates": "at a rate for all epochs that is each one's best",
 }
-"""The study -> at which rates a delay in the first epoch and one in the last are compared."""
+"""Study -> the rates at which it compares the two delays, in the words of the answer."""
 
 
 def decide_when(table: pd.DataFrame) -> list[Answer]:
-    """Points that a delay costs in the first epoch alone, minus those that it costs in the last."""
+    """The points that a delay costs in the first epoch alone, minus its cost in the last alone.
+
+        100 (acc(never) - acc(first)) - 100 (acc(never) - acc(last))
+
+    Above 0, a delay does more harm near the start. One answer for each policy of `RATE_POLICIES`. A
+    further answer compares the variance of gradients, early and later in a run.
+    """
     answers = []
     for study, where in RATE_POLICIES.items():
         rows, seen = reported(table, study)
@@ -322,6 +346,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
 
 
 def _when(rows: pd.DataFrame) -> SeedEstimate:
+    """The points that a delay costs in the first epoch beyond its cost in the last."""
     return points_ahead(*(by_seed(rows, "accuracy", when=when) for when in ("last", "first")))
 
 
@@ -354,7 +379,11 @@ def _decide_variation(table: pd.DataFrame) -> list[Answer]:
 
 
 def _early_over_later(rows: pd.DataFrame, of: str) -> SeedEstimate:
-    """A measurement in the first tenth of a run over the largest one in a later tenth."""
+    """A measurement in the first tenth of a run over its largest value in a later tenth.
+
+    Args:
+        of: the measurement of the probe `variation`, such as `variance`.
+    """
     parts = select(rows, of=of).pivot(index="seed", columns="part", values="value")
     largest_later = parts.loc[:, 2:].max(axis=1)
     return estimate(parts[1] / largest_later)

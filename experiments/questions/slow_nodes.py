@@ -1,6 +1,6 @@
-"""Slow nodes and full cards: the times of gossip, all-reduce and a server.
+"""The times of gossip, all-reduce and a server with a slow node, or with a full network card.
 
-The runs of a study report at one rate for each setting, so that a seed has one number.
+Each setting of a study reports at one learning rate, so that a seed has one number for it.
 """
 
 import pandas as pd
@@ -19,7 +19,14 @@ from laggard.experiments.questions.words import SeedEstimate, say_ratio
 
 
 def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
-    """Time to the target with a slow node: all-reduce over AD-PSGD, and AD-PSGD over itself."""
+    """The cost of one slow node of 16 in time to the target, for all-reduce and for AD-PSGD.
+
+        time of overlapped all-reduce / time of AD-PSGD,    the slow node 10 times slower
+        time of AD-PSGD, 100 times slower / time of AD-PSGD, none slower
+
+    Times are virtual seconds. A first number above 1 says that gossip is faster; a second near 1
+    that a slow node costs it little.
+    """
     rows, seen = reported(table, "trained")
     target = longest_wait(rows, "time_to")
     end = at_an_end(table, "trained", target, "time", "method", "slowness")
@@ -47,11 +54,11 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
         why=end,
         beside={"the same without a slow node": over[1], **_kept_throughputs(table)},
     )
-    own_loss = times_as_large(gossip[100], gossip[1])
+    slowdown = times_as_large(gossip[100], gossip[1])
     against_itself = Answer(
         asks="What does it cost AD-PSGD that one node of 16 is 100 times slower?",
-        says=say_ratio(own_loss, f"{own_loss.value:.2f} times its own time"),
-        number=own_loss,
+        says=say_ratio(slowdown, f"{slowdown.value:.2f} times its own time"),
+        number=slowdown,
         unit="times its time without a slow node",
         paper="one slow worker costs AD-PSGD little time, however slow it is",
         source="lian2018",
@@ -68,7 +75,7 @@ def decide_slow_node(table: pd.DataFrame) -> list[Answer]:
 
 
 def _say_who_is_faster(slowed: SeedEstimate, even: SeedEstimate) -> str:
-    """The time of all-reduce over that of gossip with a slow node, and without one."""
+    """A text: the time of all-reduce over that of gossip, with a slow node and without."""
     faster = "gossip" if slowed.value > 1 else "all-reduce"
     says = f"{faster}: all-reduce that overlaps takes {slowed.value:.1f} times AD-PSGD's time"
     if even.has_ratio:
@@ -77,7 +84,7 @@ def _say_who_is_faster(slowed: SeedEstimate, even: SeedEstimate) -> str:
 
 
 def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
-    """The share of its throughput that each method keeps with a slow node, in order of names."""
+    """The throughput with a slow node over that without, by method and slowdown, sorted by name."""
     clock, _ = reported(table, "clock")
     factors = [slow for slow in (2, 10, 100) if slow in set(clock["slowness"])]
     kept = {}
@@ -92,7 +99,14 @@ def _kept_throughputs(table: pd.DataFrame) -> dict[str, SeedEstimate]:
 
 
 def decide_full_card(table: pd.DataFrame) -> list[Answer]:
-    """Time to the target with a full server card, and the number of workers that fill the card."""
+    """The cost of a full server card in time, and the speed of gossip, which has no server.
+
+        time to the target with a full card / time on a free network
+        gradients a second of AD-PSGD / those of the server, with the most workers
+
+    Above 1, the full card costs time, and gossip is faster. Beside the second number stands the
+    number of workers that fill the card.
+    """
     answers = [_cost_of_full_card(table)]
     if (table["study"] == "clock").any():
         answers.append(_workers_at_full_card(table))
@@ -100,7 +114,7 @@ def decide_full_card(table: pd.DataFrame) -> list[Answer]:
 
 
 def _cost_of_full_card(table: pd.DataFrame) -> Answer:
-    """Time to the target with a full card over that on a free network."""
+    """The time to the target with a full card over that on a free one, each at its best rate."""
     rows, seen = reported(table, "card")
     measure = longest_wait(rows, "time_to") or "seconds_per_sample"
 
@@ -129,7 +143,11 @@ def _cost_of_full_card(table: pd.DataFrame) -> Answer:
 
 
 def _workers_at_full_card(table: pd.DataFrame) -> Answer:
-    """The speed of gossip over that of a server with a full card, by the clock alone."""
+    """The throughput of AD-PSGD over that of a server with a full card; no model is trained.
+
+    The card carries the gradients of T(many) / (T(few) / few) workers, T being the server's
+    gradients a second.
+    """
     clock, seen = reported(table, "clock")
     few, many = clock["workers"].min(), clock["workers"].max()
 

@@ -1,6 +1,4 @@
-"""Learning rates divided by staleness, ramps of staleness, and the largest stable rate at a
-minimum.
-"""
+"""Learning rates divided by staleness, ramps of staleness, and the stable rate at a minimum."""
 
 import numpy as np
 import pandas as pd
@@ -23,8 +21,15 @@ from laggard.experiments.questions.words import estimate, ratio, share
 
 
 def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
-    """Division by staleness against synchronous SGD and against a constant rate; a rate over N
-    against constant delays.
+    """The points of accuracy lost or gained by dividing the learning rate, in three comparisons.
+
+        100 (mean acc(synchronous) - acc(by staleness)),    at the best rate of synchronous SGD
+        100 (acc(by staleness) - acc(constant rate)),       each at its best rate
+        100 (acc(0, r) - acc(D, r / (D + 1))),              a constant delay D
+
+    A first number near 0 says that the division reaches the synchronous level. A second above 0 says
+    that each gradient's own staleness is better than one lower rate. A third near 0 says that a rate
+    divided by N = D + 1 makes up for the delay.
     """
     return [
         *_decide_synchronous(table),
@@ -34,6 +39,7 @@ def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
 
 
 def _decide_synchronous(table: pd.DataFrame) -> list[Answer]:
+    """The points by which asynchronous methods trail the mean accuracy of synchronous SGD."""
     rows, seen = reported(table, "synchronous")
     if not has(rows, "method", "synchronous", "by staleness"):
         return []
@@ -71,9 +77,14 @@ TIMES = {
     "slow worker": "ten times as long for one worker",
     "even": "nearly even",
 }
+"""The law of computing times in the table -> its name in the answer."""
 
 
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
+    """The points that division by staleness gains over a constant rate, by law of times.
+
+    The answer takes the first law under which staleness varies; the others stand beside.
+    """
     rows, seen = reported(table, "rates")
     gains = {}
     all_times = rows["times"].unique() if "times" in rows else ()
@@ -108,6 +119,7 @@ def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
 
 
 def _decide_divided(table: pd.DataFrame) -> list[Answer]:
+    """The points lost by a constant delay D at the rate r / (D + 1), against r without delay."""
     rows, seen = reported(table, "delays")
     if not has(rows, "setting", "whole rate"):
         return []
@@ -133,7 +145,7 @@ def _decide_divided(table: pd.DataFrame) -> list[Answer]:
             seen=seen,
             first_said="cannot tell here",
             wants=wanted(number),
-            beside={f"lost, {name}": of for name, of in lost.items()},
+            beside={f"lost, {name}": points for name, points in lost.items()},
         )
     ]
 
@@ -142,7 +154,14 @@ def _decide_divided(table: pd.DataFrame) -> list[Answer]:
 
 
 def decide_ramp(table: pd.DataFrame) -> list[Answer]:
-    """The share of runs that fail without a ramp, and how the error grows with the delay."""
+    """The share of runs that fail without a ramp of staleness, and the growth of the error.
+
+        count(acc(without ramp) < median acc(with ramp) / 2) / runs
+        mean(1 - acc(D)) / mean(1 - acc(0))
+
+    A large share says that a ramp is needed at this rate. The second number is taken with a ramp and
+    at the best rate of each delay.
+    """
     start, seen = reported(table, "start")
     ladder, ladder_seen = reported(table, "ladder")
     answers = []
@@ -154,11 +173,14 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
 
 
 def _needs_ramp(start: pd.DataFrame, ladder: pd.DataFrame, seen: bool) -> Answer:
-    """The share of runs below half of the median accuracy with a ramp."""
+    """The share of runs without a ramp that end below half of the median accuracy with a ramp.
+
+    A run that diverged has accuracy 0.
+    """
     ramp, at_once = (by_seed(start, "accuracy", start=name) for name in ("ramp", "at once"))
-    line = ramp.median() / 2
-    failed = int((at_once.fillna(0.0) < line).sum())
-    failed_with_ramp = int((ramp.fillna(0.0) < line).sum())
+    threshold = ramp.median() / 2
+    failed = int((at_once.fillna(0.0) < threshold).sum())
+    failed_with_ramp = int((ramp.fillna(0.0) < threshold).sum())
     gain = points_ahead(ramp, at_once)
     beside = {
         "with the ramp": share(failed_with_ramp, len(ramp)),
@@ -187,7 +209,7 @@ def _needs_ramp(start: pd.DataFrame, ladder: pd.DataFrame, seen: bool) -> Answer
 
 
 def _grows_with_staleness(ladder: pd.DataFrame, seen: bool) -> Answer:
-    """The error at a delay over that without, by delay."""
+    """The mean error at a delay of 50 updates over that without delay; beside it, that at 20."""
     fresh = 1 - by_seed(ladder, "accuracy", delay="no delay")
     growth = {}
     for delay in ("50", "20"):
@@ -212,7 +234,7 @@ def _grows_with_staleness(ladder: pd.DataFrame, seen: bool) -> Answer:
 # --- stable-rate
 
 LIMIT_TOLERANCE = 0.1
-"""The bar, ours, on the distance of a measured limit from theory's."""
+"""The bar: a measured limit agrees if it lies within this relative distance of theory's."""
 NETWORK_NAMES = {
     "smooth": "a network of tanh units",
     "parts": "the same with mini-batches of a quarter of the images",
@@ -221,7 +243,13 @@ NETWORK_NAMES = {
 
 
 def decide_stable(table: pd.DataFrame) -> list[Answer]:
-    """The largest rate at which descent comes back to a minimum, over that of theory."""
+    """The largest stable learning rate at a minimum over that of theory, for three networks.
+
+        exp(mean over delays of log(measured limit / theory's limit))
+
+    One number per seed, without momentum. At 1, a minimum is stable under delay up to the rate at
+    which its quadratic expansion is. The limits of single delays and momenta stand beside.
+    """
     answers = []
     for study, name in NETWORK_NAMES.items():
         rows, seen = reported(table, study)
@@ -264,9 +292,15 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
 
 
 def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
-    """Halfway, on a log axis, from the largest rate that comes back to the next one, which leaves.
+    """The largest stable rate in units of theory's limit: a row per seed, a column per setting.
 
-    A row per seed, a column per momentum and delay; NaN where the rates do not have both.
+        sqrt(largest rate that returns * next larger rate, which leaves)
+
+    The columns are pairs of momentum and delay. NaN where no rate returns, or where the largest rate
+    tried does.
+
+    Args:
+        growth: the rows with the growth of the deviation; below 1, descent returns to the minimum.
     """
     limits = {}
     for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):

@@ -1,4 +1,4 @@
-"""Waiting for fewer workers, averaging less often, and accumulating gradients."""
+"""Backup workers, local steps between averages, and accumulated gradients."""
 
 import pandas as pd
 
@@ -20,24 +20,31 @@ ACCURACY, PACE = "accuracy", "seconds_per_sample"
 
 
 def points_lost(table: pd.DataFrame, key: str, all_of: object, part: object) -> SeedEstimate:
-    """Points of accuracy that a setting of `key` loses against `all_of`, seed by seed."""
+    """The points of accuracy by which setting `part` of `key` is behind setting `all_of`."""
     whole = by_seed(table, ACCURACY, **{key: all_of})
     less = by_seed(table, ACCURACY, **{key: part})
     return points_behind(less, whole)
 
 
 def time_share(table: pd.DataFrame, key: str, all_of: object, part: object) -> SeedEstimate:
-    """The virtual time a sample of a setting over that of `all_of`."""
+    """The virtual time per sample of setting `part` of `key` over that of setting `all_of`."""
     whole = by_seed(table, PACE, **{key: all_of})
     less = by_seed(table, PACE, **{key: part})
     return times_as_large(less, whole)
 
 
-# --- for how many workers should a server wait
+# --- the number of workers that a server waits for
 
 
 def decide_waiting(table: pd.DataFrame) -> list[Answer]:
-    """Points lost by waiting for 95 % of the workers, and the time that some backups save."""
+    """The points of accuracy lost by waiting for 95 % of the workers, and the time saved by backups.
+
+        100 (acc(all) - acc(95 %))
+        time to a loss without backups / time with the best number of backups
+
+    A first number near 0 says that waiting for 95 % is enough. A second above 1 says that backups
+    save time. A third answer compares the accuracy of backups and of asynchronous SGD.
+    """
     rows, seen = reporting(select(table, study="most"))
     lost = points_lost(rows, "method", "all", "95 %")
     share = time_share(rows, "method", "all", "95 %")
@@ -67,7 +74,10 @@ def decide_waiting(table: pd.DataFrame) -> list[Answer]:
 
 
 def _backups(table: pd.DataFrame) -> list[Answer]:
-    """Time to a loss of a quadratic without backups over that with the best number of them."""
+    """The time to a loss of a quadratic without backups over that with the best number of them.
+
+    The seeds that choose pick this number, and the learning rate of every number of backups.
+    """
     own = select(table, study="backups")
     if own.empty:
         return []
@@ -104,7 +114,10 @@ def _backups(table: pd.DataFrame) -> list[Answer]:
 
 
 def _ceiling(table: pd.DataFrame) -> list[Answer]:
-    """Backups against asynchronous SGD, which ends at a ceiling of this task."""
+    """The accuracy of backups minus that of asynchronous SGD, in points.
+
+    Both end at the ceiling of this task, so that there is no verdict.
+    """
     own, seen = reporting(select(table, study="asynchronous"))
     if own.empty:
         return []
@@ -143,11 +156,16 @@ WAITING = Question(
 )
 
 
-# --- is it enough to average every n-th step
+# --- local steps between two averages
 
 
 def decide_averages(table: pd.DataFrame) -> list[Answer]:
-    """Points lost by averaging the models at every 16th step instead of each."""
+    """The points of accuracy lost by averaging the models every 16 steps instead of every step.
+
+        100 (acc(1) - acc(16))
+
+    Near 0, it is enough to average every 16 steps. Each number of steps has its own best rate.
+    """
     rows, seen = reporting(table)
     lost = points_lost(rows, "steps", 1, 16)
     share = time_share(rows, "steps", 1, 16)
@@ -195,11 +213,15 @@ AVERAGES = Question(
 )
 
 
-# --- does accumulating gradients restore stale Adam
+# --- accumulated gradients against stale Adam
 
 
 def high_rate(alone: pd.Series) -> float:
-    """The largest rate at which one worker comes within 5 % of its best loss."""
+    """The largest rate at which the loss of one worker is at most 5 % above its best.
+
+    Args:
+        alone: the losses of one worker, by learning rate.
+    """
     return float(alone.index[alone <= 1.05 * alone.min()].max())
 
 
@@ -207,15 +229,23 @@ def at_high_rate(rows: pd.DataFrame) -> pd.DataFrame:
     """The loss of each seed (rows) and method (columns) at the seed's high rate."""
     losses = rows.assign(value=rows["value"].mask(rows["lost"]))
     grid = losses.pivot(index=["seed", "lr"], columns="method", values="value")
-    found = {}
+    losses_of = {}
     for seed, own in grid.groupby("seed"):
         own = own.droplevel("seed")
-        found[seed] = own.loc[high_rate(own["one worker"])]
-    return pd.DataFrame(found).T
+        losses_of[seed] = own.loc[high_rate(own["one worker"])]
+    return pd.DataFrame(losses_of).T
 
 
 def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
-    """The loss of accumulated over synchronous gradients, at one worker's high rate."""
+    """The loss of accumulated gradients over that of synchronous ones, and the harm of staleness.
+
+        mean loss(accumulated) / mean loss(synchronous)
+        mean(loss(asynchronous) - loss(synchronous))
+
+    Both are taken at the highest rate at which one worker is near its best loss. At 1, accumulating
+    restores the synchronous quality. Synchronous training has the larger batch but no staleness, so
+    a second number above 0, in nats, says that staleness does more harm than the batch.
+    """
     rows, seen = reporting(select(table, study="characters", measure="loss"))
     high = at_high_rate(rows)
     epochs = select(table, study="characters", measure="epochs")["value"]
@@ -223,8 +253,8 @@ def decide_accumulating(table: pd.DataFrame) -> list[Answer]:
 
 
 def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: bool) -> Answer:
-    """Whether as many accumulated gradients as workers give the synchronous loss."""
-    # the oldest stored runs took one epoch, and did not store their number
+    """The loss with as many accumulated gradients as workers, over the synchronous loss."""
+    # the oldest stored runs took one epoch, and did not store the number of epochs
     is_short = epochs.empty or epochs.max() <= 1.5
     why = "one epoch, after which all are far from converged" if is_short else ""
     over = ratio(high["accumulated"], high["synchronous"])
@@ -251,7 +281,7 @@ def _restored(rows: pd.DataFrame, high: pd.DataFrame, epochs: pd.Series, seen: b
 
 
 def _harm(rows: pd.DataFrame, high: pd.DataFrame, seen: bool) -> Answer:
-    """Whether staleness harms, or the larger batch that synchronous gradients have too."""
+    """The loss of stale gradients minus that of synchronous ones, in nats, at the high rate."""
     stale = estimate(high["asynchronous"] - high["synchronous"])
     cause = "staleness" if stale.value > 0 else "the larger batch"
     return Answer(
@@ -270,6 +300,7 @@ def _harm(rows: pd.DataFrame, high: pd.DataFrame, seen: bool) -> Answer:
 
 
 def _at_lowest_rate(rows: pd.DataFrame) -> SeedEstimate:
+    """The number of `_harm` at the lowest rate of the grid."""
     lowest = select(rows, lr=rows["lr"].min())
     stale, large = paired(
         by_seed(lowest, "loss", method="asynchronous"),
