@@ -1,4 +1,4 @@
-"""The page of each paper: its figure drawn again with our points, its claims beside our numbers."""
+"""The page of each paper: its figure with our points, and its claims beside our numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,13 @@ class Paper:
     """A paper, and its figure with our points.
 
     Attributes:
-        key: of `references.bib`; its page is `docs/papers/<key>.md`.
-        question: whose numbers are drawn.
-        points: from the question's table of numbers to the rows that are drawn: `line`, `x`, `seed`
-            and `value`, and `panel` where there are several.
-        drawing: the axes.
-        caption: what our points are, and what is grey.
-        reported: values of the paper by the name of their line and by the place on the axis.
+        key: the key in `references.bib`; the paper's page is `docs/papers/<key>.md`.
+        question: the name of the question whose numbers are drawn.
+        points: a function from the question's table of numbers to the rows that are drawn. They have
+            the columns `line`, `x`, `seed` and `value`, and `panel` if there are several.
+        drawing: the axes of the figure.
+        caption: a text on our points and on the grey ones.
+        reported: the paper's values: name of the line -> x -> value. They are drawn in grey.
     """
 
     key: str
@@ -41,9 +41,9 @@ class Paper:
 
 
 def accuracy_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Accuracy against the learning rate: a line a delay, a panel an optimiser.
+    """Accuracy against the learning rate: a line per delay, a panel per optimiser.
 
-    All seeds are shown, at the rates of those that ran the whole grid.
+    All seeds are shown, at the rates of the seeds that ran the whole grid.
     """
     rows = select(table, measure="accuracy", delay=[0, 8, 32, 128, 256])
     rows = select(rows, lr=set(whole_grid(rows)["lr"]))
@@ -53,8 +53,9 @@ def accuracy_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def error_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Test error over the mean of ASGD's with as many workers, where ASGD has run; each method at
-    its best rate.
+    """Test error over ASGD's mean error with the same number of workers, each at its best rate.
+
+    Numbers of workers without runs of ASGD are left out.
     """
     rows, _ = reported(select(table, measure="accuracy"), "workers")
     error = 1 - rows["value"].mask(rows["lost"])
@@ -64,7 +65,7 @@ def error_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def over_asgd(errors: Mapping[str, tuple[float, float]]) -> dict[str, dict[float, float]]:
-    """The errors that the paper reports for 4 and 8 workers, over ASGD's."""
+    """The errors that the paper reports with 4 and 8 workers, over ASGD's: line -> workers -> ratio."""
     plain = errors["ASGD"]
     return {
         f"{method}, reported": {4: own[0] / plain[0], 8: own[1] / plain[1]}
@@ -73,7 +74,7 @@ def over_asgd(errors: Mapping[str, tuple[float, float]]) -> dict[str, dict[float
 
 
 def seconds_by_nodes(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Seconds an iteration against nodes, on 10 Gb/s."""
+    """Seconds per iteration against the number of nodes, on 10 Gb/s."""
     names = {
         "SGP": "SGP",
         "D-PSGD": "D-PSGD",
@@ -86,7 +87,7 @@ def seconds_by_nodes(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def speed_up_by_slowness(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Samples a second of 16 nodes over those of one, against how slow one of the 16 is."""
+    """The throughput of 16 nodes over that of one, against the slowdown of one of the 16."""
     names = {
         "adpsgd": "AD-PSGD",
         "adpsgd_overlap": "AD-PSGD that overlaps",
@@ -99,14 +100,14 @@ def speed_up_by_slowness(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def error_by_staleness(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Test error in % against the delay, with a ramp, each delay at its best rate."""
+    """Test error in % against the delay after a ramp, each delay at its best rate."""
     rows = select(table, study="ladder", measure="accuracy", delay=list(STALE_STEPS))
     steps = rows["delay"].map(STALE_STEPS)
     return rows.assign(line="LeNet-5, 3 epochs", x=steps, value=100 * (1 - rows["value"]))
 
 
 def momentum_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Fitted momentum against workers, at the middle one of each number's three rates."""
+    """Fitted momentum against the number of workers, at the middle of its three learning rates."""
     rows = select(table, study="fits", measure="momentum")
     middle = rows.groupby("P")["lr"].transform("median")
     at_middle = rows[rows["lr"] == middle]
@@ -115,7 +116,7 @@ def momentum_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def stable_rate_by_delay(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The largest rate that comes back to a minimum, times the minimum's curvature."""
+    """The largest stable rate at a minimum times its sharpness, against the delay."""
     rows, _ = reported(table, "smooth")
     over_theory = (
         stable_limits(select(rows, of="growth"))
@@ -133,7 +134,7 @@ def stable_rate_by_delay(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def loss_by_time(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Loss against seconds: a line for each number of gradients that the server waits for."""
+    """Loss against virtual seconds: a line for each number of gradients that the server waits for."""
     rows = table[(table["study"] == "race") & table["measure"].str.startswith("loss_at_")]
     seconds = rows["measure"].str.removeprefix("loss_at_").str.removesuffix("s").astype(float)
     names = [f"waits for {number:g}" for number in rows["wait_for"]]
@@ -141,7 +142,10 @@ def loss_by_time(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def error_by_rule(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Test error in % by how the best rate of synchronous SGD is divided, if it is."""
+    """Test error in % by the rule that divides the best rate of synchronous SGD.
+
+    A line per number of gradients in an update.
+    """
     rows = select(table, study="synchronous", measure="accuracy")
     rows = rows[~rows["method"].str.contains("at 0.01")]
     rule = rows["method"].str.split(",").str[0]
@@ -152,13 +156,13 @@ def error_by_rule(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def loss_by_rate(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Loss in nats a character after an epoch, against Adam's rate."""
+    """Loss in nats per character after one epoch, against the learning rate of Adam."""
     rows = select(table, study="characters", measure="loss")
     return rows.assign(line=rows["method"], x=rows["lr"])
 
 
 def time_by_server(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Virtual seconds to a loss, by method: a line for each way in which workers are uneven."""
+    """Virtual seconds to a loss, by method: a line per law of the workers' speeds."""
     rows = select(table, study="uneven")
     names = [f"times as {speeds}" for speeds in rows["speeds"]]
     return rows.assign(line=names, x=rows["method"])
@@ -172,7 +176,7 @@ def plane(
     measure: str = "value",
     panels: str = "",
 ) -> Picture:
-    """The axes of `points`."""
+    """The axes of a figure of `Paper.points`."""
     return Picture(measure, "x", "line", panels, ylabel, xlabel, log_x, log_y)
 
 

@@ -1,4 +1,4 @@
-"""The figures of the pages: accuracy over rate and delay, epochs and speed-up, and a question's."""
+"""The figures of the pages: accuracy by rate and delay, speed-up, and the figure of a question."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -50,22 +50,23 @@ from laggard.experiments.theory.stability import critical
 
 LINE = "largest stable rate in theory, for one curvature, fitted to where accuracy falls"
 FITTED_FROM = 8
-"""The least delay at which theory's line is fitted and drawn: without a delay it is far too high."""
+"""The least delay at which theory's line is fitted and drawn. Without delay it is far too high."""
 BEST = "best rate of the delay"
 USUAL = 10**-2.5
 MOMENTUM = 0.9
 WIDTH = 8.0  # inches of a figure
 MOST_TICKS = 10
-"""Settings of an axis that each have a tick."""
+"""The largest number of settings of which each has a tick."""
 ERROR = "error"  # of a figure, in %: 1 minus the accuracy of the table
 LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 
 
 def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
-    """Accuracy over learning rate and delay: the seeds that ran the whole grid, by optimiser.
+    """Accuracy by learning rate and delay, a panel per optimiser, of seeds with the whole grid.
 
-    Frames mark the best rate of each delay, and one rate for all. A cell is grey where half of the
-    seeds diverged or ended at chance; chance is taken as the least accuracy of all.
+    A cell is the mean over seeds; a run that diverged counts as chance, the least accuracy of all. A
+    cell within five points of chance is grey. Frames mark the best rate of each delay, and one rate
+    for all delays.
     """
     grid = whole_grid(table)
     chance = float(grid["value"].min())
@@ -93,7 +94,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 
 
 def describe_rates(table: pd.DataFrame) -> str:
-    """The caption: accuracies at one rate for all delays, and at each delay's best."""
+    """The caption of `rates_picture`: accuracies at one rate for all delays, and at the best ones."""
     grid = whole_grid(table)
     seeds = grid["seed"].nunique()
     chance = float(grid["value"].min())
@@ -118,13 +119,13 @@ def describe_rates(table: pd.DataFrame) -> str:
 
 
 def usual_rate(table: pd.DataFrame) -> float:
-    """The rate of the grid that is nearest to the one for all."""
+    """The rate of the grid that is nearest to `USUAL`, the one rate for all delays."""
     rates = np.sort(table["lr"].unique()).astype(float)
     return float(rates[np.argmin(abs(np.log(rates / USUAL)))])
 
 
 def _draw_accuracy(axes: Axes, cells: pd.DataFrame, chance: float, colours: ScalarMappable) -> None:
-    """The cells of one optimiser `(delays, rates)`, their marks and the stability line."""
+    """Draw the cells `(delays, rates)` of one optimiser, their frames and the stability line."""
     values = cells.to_numpy(float)
     lost = values <= chance + 5 * POINT
     shown = np.where(lost, np.nan, values)
@@ -152,7 +153,7 @@ def _frame(axes: Axes, column: int, row: int, inset: float, dashes: Any, colour:
 
 
 def _draw_stability(axes: Axes, cells: pd.DataFrame) -> None:
-    """The stability limit of a quadratic with momentum, of the curvature that fits the cliffs."""
+    """Draw the stability limit of a quadratic with momentum, its curvature fitted to the cliffs."""
     delays = cells.index.to_numpy()
     limits = np.array([critical(int(delay), MOMENTUM, nesterov=False)[0] for delay in delays])
     cliffs = np.array([cliff_rate(cells.loc[delay].rename_axis("lr")) for delay in delays])
@@ -175,7 +176,7 @@ def _draw_stability(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
-    """Epochs to each target against delay, and the speed-up of D + 1 workers, by optimiser."""
+    """Epochs to each target, and the speed-up, against D + 1 workers; a column per optimiser."""
     optimisers = [name for name in NAMES if name in set(table["optimiser"])]
     with styled_figure(8, 4.6, path) as figure:
         panels = figure.subplots(2, len(optimisers), sharex=True, sharey="row", squeeze=False)
@@ -218,7 +219,7 @@ def _draw_target(
 
 
 def has_picture(question: Question, table: pd.DataFrame) -> bool:
-    """Whether a question has a figure, and some of its numbers are there."""
+    """Whether a question has a figure, and its table some numbers to show in it."""
     if question.name in (SPEEDUP.name, RATE.name):
         return True
     drawing = question.drawing
@@ -226,7 +227,7 @@ def has_picture(question: Question, table: pd.DataFrame) -> bool:
 
 
 def _shown_rows(drawing: Picture, table: pd.DataFrame) -> pd.DataFrame:
-    """The rows that a figure shows: of the seeds that report."""
+    """The rows of a figure: those of the reporting seeds."""
     if drawing.measure == ERROR:
         accuracies, _ = reporting(select(table, measure="accuracy", **drawing.where))
         return accuracies.assign(value=100 * (1 - accuracies["value"]))
@@ -238,7 +239,7 @@ def question_picture(question: Question, table: pd.DataFrame, path: File = None)
     """The figure of a question.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the question has no figure.
     """
     if question.name == SPEEDUP.name:
         return speedup_picture(table, path)
@@ -258,12 +259,12 @@ def measure_picture(
     reported: Mapping[str, Mapping[float, float]] = MappingProxyType({}),
     path: File = None,
 ) -> Figure:
-    """Means over seeds with their intervals.
+    """A figure of means over seeds with their 95 % intervals.
 
     Args:
-        rows: those that are shown, of one measure.
-        caption: what stands below, before the notes on seeds and lost runs.
-        reported: values of others by the name of their line and by the place on the axis; in grey.
+        rows: the rows to show, of one measure.
+        caption: the caption, which notes on seeds and lost runs follow.
+        reported: a paper's values, name of the line -> x -> value; they are drawn in grey.
     """
     rows = rows.assign(value=rows["value"].mask(rows["lost"]))
     panels: Sequence[Any] = [None]
@@ -292,14 +293,14 @@ def measure_picture(
 
 
 def _value_text(key: str, value: Any) -> str:
-    """`delay 8`; a name alone."""
+    """A setting as text: a name by itself, a number with its key, as in `delay 8`."""
     if isinstance(value, str):
         return value
     return f"{key} {label_text(value)}"
 
 
 def _draw_reported(axes: Axes, reported: Mapping[str, Mapping[float, float]]) -> None:
-    """Values of others, in grey and behind ours."""
+    """Draw a paper's values, in grey and behind ours."""
     for number, (name, values) in enumerate(reported.items()):
         axes.plot(
             list(values),
@@ -367,12 +368,14 @@ def _draw_estimates(
     label: str | None,
     joined: bool = True,
 ) -> None:
-    """Means with their intervals; those without a mean are left out."""
+    """Draw means with their intervals, without those that are NaN."""
     means = np.array([number.mean.value for number in numbers], float)
     lows = np.array([number.mean.low for number in numbers], float)
     highs = np.array([number.mean.high for number in numbers], float)
     known = np.isfinite(means)
-    ends = np.nan_to_num(np.array([means - lows, highs - means]))[:, known]  # one seed has none
+    ends = np.nan_to_num(np.array([means - lows, highs - means]))[
+        :, known
+    ]  # a single seed has no interval
     linestyle: Any = "none"
     if joined:
         linestyle = DASHES[line % len(DASHES)]
