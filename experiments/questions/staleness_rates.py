@@ -83,7 +83,8 @@ TIMES = {
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
     """The points that division by staleness gains over a constant rate, by law of times.
 
-    The answer takes the first law under which staleness varies; the others stand beside.
+    The answer takes the first law under which staleness varies; the others stand beside. The runs of
+    an earlier study stand beside too: 0.01 divided by staleness, against a constant 0.01 / 30.
     """
     rows, seen = reported(table, "rates")
     gains = {}
@@ -243,7 +244,7 @@ NETWORK_NAMES = {
 
 
 def decide_stable(table: pd.DataFrame) -> list[Answer]:
-    """The largest stable learning rate at a minimum over that of theory, for three networks.
+    """The largest stable learning rate at a minimum over that of theory, in three cases.
 
         exp(mean over delays of log(measured limit / theory's limit))
 
