@@ -88,6 +88,7 @@ def decide_rate(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="How fast must the learning rate fall with delay?",
+                case=optimiser,
                 says=f"{NAMES[optimiser]}: about as 1 / D^{-slope.value:.1f}",
                 number=slope,
                 unit="of log rate against log (2 D + 1)",
@@ -171,6 +172,7 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="How many workers pay?",
+                case=optimiser,
                 says=f"{NAMES[optimiser]}: up to {top + 1:g}{_beyond_budget(speed_ups)}",
                 number=complete[top],
                 unit=f"times sooner at {target:.0%}",
@@ -297,6 +299,7 @@ def decide_cause(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="Is it the delay, or the low rate that it forces?",
+                case=optimiser,
                 says=f"{NAMES[optimiser]}: {cause}",
                 number=rate,
                 unit=f"of {total.value:.1f} points are the rate's",

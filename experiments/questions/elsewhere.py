@@ -1,5 +1,6 @@
 """The answers of a question on another data set or network, compared with the first ones."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from laggard.experiments.questions.question import Answer, Question
@@ -28,6 +29,18 @@ def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
     if table.empty:
         return []
     return question.decide(table)
+
+
+def counterpart(answer: Answer, others: Sequence[Answer]) -> Answer | None:
+    """The answer among `others` to the same part of a question; None if it was not run there.
+
+    Some parts of a question have not run with each data set or network, so that their places
+    differ.
+    """
+    for other in others:
+        if (other.asks, other.case) == (answer.asks, answer.case):
+            return other
+    return None
 
 
 def compare_answers(answer: Answer, other: Answer) -> str:

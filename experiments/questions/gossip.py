@@ -53,6 +53,7 @@ def decide_late(table: pd.DataFrame) -> list[Answer]:
         numbers = beside if tau == 1 else {}
         answer = Answer(
             asks="How late may a gossip message be?",
+            case=words,
             says=f"{words}: {points:.2f} points less, in {time:.2f} of the time a sample",
             number=lost[tau],
             unit="points lost",

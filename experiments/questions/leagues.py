@@ -137,6 +137,7 @@ def _first_on(table: pd.DataFrame, study: str) -> Answer:
         says = "overlapped all-reduce"
     return Answer(
         asks=f"Which of {len(places)} methods is the first to a target?",
+        case=study,
         says=f"on a cluster {CLUSTERS[study]}: {says}{_sharing(places)}",
         number=number,
         unit=f"times overlapped all-reduce's speed to {_target_text(table, study)}",
@@ -245,6 +246,7 @@ def _most_accurate(table: pd.DataFrame, study: str) -> Answer:
     number = estimate(100 * (accuracy[best] - accuracy[OPPONENT]))
     return Answer(
         asks=f"Which of {len(accuracy)} methods is most accurate after equal time?",
+        case=study,
         says=f"{MIXTURES[study]}: {best}{_sharing(places)}",
         number=number,
         unit=f"points more than {OPPONENT} after equal time",

@@ -9,7 +9,13 @@ import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE, SPEEDUP
-from laggard.experiments.questions.elsewhere import FASHION, RESNET, answers_with, compare_answers
+from laggard.experiments.questions.elsewhere import (
+    FASHION,
+    RESNET,
+    answers_with,
+    compare_answers,
+    counterpart,
+)
 from laggard.experiments.questions.numbers import reporting
 from laggard.experiments.questions.papers import PAPERS, Paper
 from laggard.experiments.questions.pictures import (
@@ -116,18 +122,20 @@ def numbers_block(
     """The generated block of a card: a list of the answers, each with its further numbers.
 
     Args:
-        fashion: the answers on Fashion-MNIST, in the order of `answers`.
-        resnet: the answers with a ResNet-8, in the order of `answers`.
+        fashion: the answers on Fashion-MNIST, perhaps to a part of the question only.
+        resnet: likewise, the answers with a ResNet-8.
     """
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
     lines = []
-    for place, answer in enumerate(answers):
+    for answer in answers:
         lines.append(f"- **{answer.says}.** {_measured_text(answer)}.")
-        if place < len(fashion):
-            lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, fashion[place])}")
-        if place < len(resnet):
-            lines.append(f"  - with ResNet-8 on Fashion-MNIST: {_measured_text(resnet[place])}")
+        on_fashion = counterpart(answer, fashion)
+        if on_fashion is not None:
+            lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, on_fashion)}")
+        with_resnet = counterpart(answer, resnet)
+        if with_resnet is not None:
+            lines.append(f"  - with ResNet-8 on Fashion-MNIST: {_measured_text(with_resnet)}")
         middle = answer.number.median
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
@@ -138,7 +146,7 @@ def numbers_block(
             lines.append(f"  - {_bar_text(answer)}")
         if answer.opponent[1]:
             lost, of = answer.opponent
-            lines.append(f"  - its opponent loses {lost} of {of} runs")
+            lines.append(f"  - the method that it is compared with loses {lost} of {of} runs")
         needed = None if answer.wants is None else seeds_needed(answer.number, answer.wants)
         if needed is not None:
             lines.append(f"  - an interval of ± {answer.wants:.2g} takes about {needed} seeds")
@@ -243,8 +251,10 @@ def _first_page(
     untested = _with_word(first, Word.NOT_DECIDED, Word.NONE)
     on_fashion = {}
     for name, others in fashion.items():
-        for answer, other in zip(answers[name], others, strict=False):
-            on_fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
+        for answer in answers[name]:
+            other = counterpart(answer, others)
+            if other is not None:
+                on_fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
     with_resnet = [(QUESTIONS[name], others[0]) for name, others in resnet.items() if others]
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)

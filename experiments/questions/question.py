@@ -70,6 +70,8 @@ class Answer:
         wants: the wanted half-width of the 95 % interval, in the unit of the number.
         why: the reason why the numbers cannot give a verdict, such as a ceiling; else empty.
         beside: further numbers without a verdict, by description.
+        case: the case of which this answer speaks, such as an optimiser, where several answers
+            have the same `asks`.
     """
 
     asks: str
@@ -88,6 +90,7 @@ class Answer:
     wants: float | None = None
     why: str = ""
     beside: Mapping[str, SeedEstimate] = field(default_factory=dict)
+    case: str = ""
 
     @property
     def judgement(self) -> Judgement:

@@ -75,7 +75,7 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
         if budget == "epochs":
             why = "larger batches make fewer updates"
         elif slopes[delay].isna().any():
-            why = "a cliff_rate lies beyond the rates tried"
+            why = "a largest rate lies beyond the rates tried"
         beside = {
             f"at a delay of {other:g}": estimate(slopes[other].dropna())
             for other in slopes
@@ -87,6 +87,7 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="Is it large batches with large rates that delay hurts?",
+                case=budget,
                 says=f"at equal {budget} and a delay of {delay}, {goes}",
                 number=number,
                 unit="of log rate against log batch",
@@ -315,6 +316,7 @@ def decide_when(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="When in training does a delay hurt most?",
+                case=study,
                 says=(
                     f"{where} it costs {in_first.mean.value:.1f} points in the first epoch alone, "
                     f"{in_last.mean.value:.1f} in the last"

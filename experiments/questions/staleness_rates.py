@@ -272,6 +272,7 @@ def decide_stable(table: pd.DataFrame) -> list[Answer]:
         answers.append(
             Answer(
                 asks="Up to which learning rate is a minimum stable under delay?",
+                case=name,
                 says=f"{name}: up to {own.mean.value:.2f} times the limit of theory, measured in "
                 f"steps of {step:.2g}",
                 number=own,

@@ -1,6 +1,7 @@
 """The command, the first page and the cards: what they say is what the stored numbers give."""
 
 import json
+from dataclasses import replace
 from html import escape
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from laggard.experiments.cli import main
 from laggard.experiments.questions.catalogue import QUESTIONS, questions
-from laggard.experiments.questions.elsewhere import compare_answers
+from laggard.experiments.questions.elsewhere import compare_answers, counterpart
 from laggard.experiments.questions.pages import (
     BEGIN,
     END,
@@ -96,6 +97,7 @@ def test_stored_numbers_answer(stored_pages, name):
         assert "Not run yet" in numbers_block(question, [])
         return
     assert answers
+    assert len({(answer.asks, answer.case) for answer in answers}) == len(answers)
     for answer in answers:
         assert answer.says
         assert answer.source in question.papers or not answer.paper
@@ -121,6 +123,18 @@ def test_answer_elsewhere_is_compared_by_verdict_or_interval(other, bar, expecte
         return Answer("Lost?", "few", number, paper="few are lost", at_most=bar)
 
     assert compare_answers(answer(0.0), answer(other)) == expected
+
+
+def test_part_of_a_question_is_compared_with_the_same_part_elsewhere():
+    """Fashion-MNIST has the second of two optimisers alone: its number stands below that one's."""
+    numbers = {"momentum": estimate(spread(1.0, 0.05, 10)), "adam": estimate(spread(2.0, 0.05, 10))}
+    ours = [Answer("How fast?", case, number, case=case) for case, number in numbers.items()]
+    elsewhere = replace(ours[1], number=estimate(spread(3.0, 0.05, 10)))
+    assert counterpart(ours[0], [elsewhere]) is None
+    lines = numbers_block(QUESTIONS["delay-rate"], ours, [elsewhere], [elsewhere]).splitlines()
+    places = [place for place, line in enumerate(lines) if "Fashion-MNIST" in line]
+    (second,) = (place for place, line in enumerate(lines) if line.startswith("- **adam"))
+    assert places == [second + 1, second + 2]
 
 
 def test_resnet_gives_a_number_without_a_verdict():

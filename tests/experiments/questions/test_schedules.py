@@ -44,7 +44,7 @@ def test_cliff_beyond_the_rates_leaves_the_verdict_open():
     parts = batches((10.0, 0.1))
     assert batch_slopes(table(*parts))[8].isna().all()
     (answer,) = decide_batch(table(*parts))
-    assert answer.judgement == (OPEN, "a cliff_rate lies beyond the rates tried")
+    assert answer.judgement == (OPEN, "a largest rate lies beyond the rates tried")
 
 
 def test_equal_epochs_give_no_verdict():
