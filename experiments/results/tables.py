@@ -24,7 +24,12 @@ from laggard.experiments.results.measures import (
 )
 from laggard.experiments.results.origins import describe_origins
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.results import Results, as_results, common_question
+from laggard.experiments.results.results import (
+    Results,
+    as_results,
+    common_question,
+    dotted_items,
+)
 from laggard.experiments.results.selection import Best, best
 from laggard.experiments.results.statistics import (
     Estimate,
@@ -289,23 +294,50 @@ def _paired_differences(
 
 
 def label_results(results: Results) -> Results:
-    """Results of a sweep as they are; others labelled with the keys in which their configs differ.
+    """Label results with equal labels with the keys in which their configs differ.
+
+    Runs outside a sweep have no labels, and sweeps of two configs may have equal ones. The results
+    of one sweep stay as they are.
+    """
+    alike: dict[str, list[Result]] = {}
+    for result in results:
+        alike.setdefault(repr(result.labels), []).append(result)
+    if len(alike) == len(results):
+        return results
+    differences = {labels: iter(_differing_settings(group)) for labels, group in alike.items()}
+    labelled = []
+    for result in results:
+        labels = {**result.labels, **next(differences[repr(result.labels)])}
+        labelled.append(replace(result, labels=labels))
+    return Results(labelled, planned=results.planned)
+
+
+def _differing_settings(group: Sequence[Result]) -> list[dict[str, Any]]:
+    """For each result, the keys in which the configs differ, with its values.
 
     Keys that only some of the configs have usually follow from others: they are left out where the
     rest tells the runs apart.
     """
-    if len(results) < 2 or any(result.labels for result in results):
-        return results
-    parameters = results.parameters
+    parameters = Results(group).parameters
+    for key in dict.fromkeys(key for result in group for key in result.swept):
+        parameters[key] = [_setting_of_run(result, key) for result in group]
     shared = parameters.dropna(axis="columns")
-    if not shared.astype(str).duplicated().any():
+    # a table without columns has no duplicates
+    if len(shared.columns) and not shared.astype(str).duplicated().any():
         parameters = shared
-    labelled = []
-    for result, row in zip(results, parameters.to_dict("records"), strict=True):
+    differences = []
+    for row in parameters.to_dict("records"):
         labels = {key: axis_label(value) for key, value in row.items()}
         present = {key: label for key, label in labels.items() if label == label}  # not NaN
-        labelled.append(replace(result, labels=printable_labels(present)))
-    return Results(labelled, planned=results.planned)
+        differences.append(printable_labels(present))
+    return differences
+
+
+def _setting_of_run(result: Result, key: str) -> Any:
+    """The value of a dotted key; None where members of the run differ in it, or it has none."""
+    if key in result.swept:
+        return None
+    return dict(dotted_items(result.config.as_dict())).get(key)
 
 
 def _check_settings(

@@ -306,6 +306,37 @@ def test_runs_that_differ_in_lists_are_rows(toy, tmp_path):
     assert len(table(label_results(found)).lines()) == 1 + 4
 
 
+def test_runs_beside_a_sweep_are_rows_of_their_own(toy, tmp_path):
+    """Runs outside a sweep have no labels: their settings must not count as seeds of one."""
+    grid = "sweep: {cluster.workers: [1, 2], seed: [0, 1]}"
+    swept = sweep(load(toy(grid)), tmp_path / "grid", jobs=1)
+    runs = []
+    for workers in (3, 4):
+        for seed in (0, 1):
+            settings = [f"cluster.workers={workers}", f"seed={seed}"]
+            runs.append(run(load(toy(), *settings), tmp_path / "runs"))
+    cells = table([*swept, *runs], values=["time"]).cells
+    assert {row: cell.n for (row, _, _), cell in cells.items()} == {(n,): 2 for n in (1, 2, 3, 4)}
+
+
+def test_runs_beside_an_ensemble_are_rows_of_their_own(toy, tmp_path):
+    ensemble = sweep(load(toy("sweep: {learning.lr: [0.1, 0.2]}")), tmp_path / "grid", jobs=1)
+    runs = [run(load(toy(), f"learning.lr={lr}"), tmp_path / "runs") for lr in (0.3, 0.4)]
+    cells = table([*ensemble, *runs], values=["time"]).cells
+    assert [row for row, _, _ in cells] == [(0.1,), (0.2,), (0.3,), (0.4,)]
+
+
+def test_equal_sweeps_of_two_configs_are_rows_of_their_own(toy, tmp_path):
+    grid = "sweep: {cluster.workers: [1, 2], seed: [0, 1]}"
+    results = []
+    for batch in (2, 4):
+        config = load(toy(grid), f"cluster.compute.mean={batch}")
+        results += sweep(config, tmp_path / f"{batch}", jobs=1)
+    made = table(results, values=["time"])
+    assert made.rows == ("cluster.workers", "cluster.compute.mean")
+    assert [cell.n for cell in made.cells.values()] == [2, 2, 2, 2]
+
+
 def test_speedup_follows_from_equal_steps(tmp_path):
     """Without noise P workers on a free network learn what one does in the same seconds.
 
