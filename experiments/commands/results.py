@@ -13,7 +13,6 @@ from laggard.experiments.commands import DONE, Command
 from laggard.units import EXPECTED_FORMS, read_quantity
 
 if TYPE_CHECKING:
-    from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
 
 AXES = ("time", "updates", "samples", "epoch", "bytes")
@@ -81,7 +80,7 @@ def plot(args: Namespace) -> int:
             problem = f"{args.figure} shows whole runs; timeline takes {option}"
             raise ConfigError("", problem, f"laggard plot {option}")
         options[name] = value
-    results: Sequence[Result] = _load_all(args.results)
+    results = _load_all(args.results)
     if args.where:
         results = _where(results, args.where, args.results)
     name = "figure" if args.figure == "comparison" else args.figure
@@ -109,17 +108,21 @@ def _list_figures() -> None:
         print(f"{name:{width}}  {title}")
 
 
-def _load_all(paths: Sequence[str]) -> "list[Result]":
+def _load_all(paths: Sequence[str]) -> "Results":
     """All finished runs in folders; a note names sweeps with unfinished runs."""
-    from laggard.experiments.results.results import load_results
+    from laggard.experiments.results.results import Results, load_results
+    from laggard.experiments.results.tables import label_results
 
-    loaded: list[Result] = []
+    folders = []
     for path in paths:
         results = load_results(path)
         if len(results) < results.planned:
             print(f"{path}: {len(results)} of {results.planned} runs are finished", file=sys.stderr)
-        loaded.extend(results)
-    return loaded
+        folders.append(results)
+    if any(result.labels for results in folders for result in results):
+        return label_results(_join(folders))
+    # runs outside a sweep have the names of their methods
+    return Results(result for results in folders for result in results)
 
 
 def _write_output(to: str | None, result: str, name: str, write: Callable[[Path], object]) -> Path:
@@ -207,9 +210,10 @@ def table_arguments(parser: ArgumentParser) -> None:
 def table(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.files import ResultError
+    from laggard.experiments.results.results import load_results
     from laggard.experiments.results.tables import FORMATS, label_results, tabulate
 
-    results = label_results(_join(args.results))
+    results = label_results(_join([load_results(path) for path in args.results]))
     format_table = FORMATS[args.format]
     results = _where(results, args.where, args.results)
     try:
@@ -231,22 +235,22 @@ def table(args: Namespace) -> int:
     return DONE
 
 
-def _join(paths: Sequence[str]) -> "Results":
+def _join(folders: "Sequence[Results]") -> "Results":
     """The results of several folders as one.
 
     Results of several configs are labelled with the names of their configs.
     """
     from dataclasses import replace
 
-    from laggard.experiments.results.results import Results, load_results
+    from laggard.experiments.results.results import Results
+    from laggard.experiments.results.tables import EXPERIMENT
 
-    folders = [load_results(path) for path in paths]
     if len(folders) == 1:
         return folders[0]
     results = [result for folder in folders for result in folder]
     if len({result.config.name for result in results}) > 1:
         results = [
-            replace(result, labels={"experiment": result.config.name, **result.labels})
+            replace(result, labels={EXPERIMENT: result.config.name, **result.labels})
             for result in results
         ]
     joined = Results(results, sum(folder.planned for folder in folders))
@@ -258,9 +262,7 @@ def _join(paths: Sequence[str]) -> "Results":
     return joined
 
 
-def _where(
-    results: "Sequence[Result]", conditions: Sequence[str], paths: Sequence[str]
-) -> "Results":
+def _where(results: "Results", conditions: Sequence[str], paths: Sequence[str]) -> "Results":
     """The runs and members that meet all conditions `key=value`.
 
     Raises:
@@ -268,10 +270,9 @@ def _where(
     """
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.files import ResultError
-    from laggard.experiments.results.results import as_results
 
     try:
-        return _restrict_results(as_results(results), conditions)
+        return _restrict_results(results, conditions)
     except ResultError:  # it names its file
         raise
     except ValueError as error:

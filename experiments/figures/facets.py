@@ -12,6 +12,7 @@ from laggard.experiments.results.ranking import LR, criterion
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import as_results
 from laggard.experiments.results.selection import Best, best
+from laggard.experiments.results.tables import EXPERIMENT
 
 MAX_COLOURS, MAX_PANELS, MAX_DASHES = 40, 12, 4
 MAX_COLOURS_WITH_DASHES = 8
@@ -131,7 +132,7 @@ def _table_of_members(results: Sequence[Result], label: Label | None) -> pd.Data
         if label is not None:
             name = label(result)
         rows = result.metrics.drop_duplicates("member")
-        keys = [key for key in swept_keys(rows) if key != NAME]
+        keys = [key for key in swept_keys(rows) if key not in (NAME, EXPERIMENT)]
         parts.append(rows[["member", *keys]].assign(run=run, name=name))
     return pd.concat(parts, ignore_index=True)
 

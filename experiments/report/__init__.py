@@ -98,7 +98,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         waiting = waiting_table(results[0])
         staleness = staleness_table(results[0])
     return _fill_template(
-        name=results[0].config.name,
+        name=", ".join(dict.fromkeys(result.config.name for result in results)),
         question=question,
         several=several,
         facts=facts(results),

@@ -39,6 +39,8 @@ from laggard.experiments.results.statistics import (
     time_to_reach,
 )
 
+EXPERIMENT = "experiment"
+"""The label of results of several configs: the name of their config."""
 Setting = tuple[Any, ...]
 Cell = tuple[Setting, Setting, str]
 """The settings of the row and of the column, and the measure."""

@@ -11,6 +11,7 @@ import pytest
 
 from laggard import load, sweep
 from laggard.experiments.cli import main
+from laggard.experiments.figures.lines import pool_seeds
 from laggard.experiments.report import report_page, staleness_table, waiting_table
 from laggard.experiments.report.charts import draw_curves, draw_timelines
 from laggard.experiments.report.settings import setting_lines, settings_table
@@ -247,3 +248,43 @@ def test_command_writes_the_question_of_the_config(ran, tmp_path, capsys):
     assert capsys.readouterr().out == f"{path}\n"
     assert "Which of the three is late?" in (text := Page(path.read_text(encoding="utf-8")).text)
     assert "A noisy quadratic on three uneven workers." not in text.split("Results")[0]
+
+
+@pytest.fixture
+def two_sweeps(toy, tmp_path):
+    """The folders of equal sweeps of two configs."""
+    folders = []
+    for name in ("first", "second"):
+        config = load(toy("sweep: {cluster.workers: [2, 3], seed: [0, 1]}"), f"name={name}")
+        sweep(config, tmp_path, jobs=1)
+        folders.append(str(tmp_path / name))
+    return folders
+
+
+TWO_SWEEPS = [
+    "first, workers = 2",
+    "first, workers = 3",
+    "second, workers = 2",
+    "second, workers = 3",
+]
+
+
+def test_page_of_two_sweeps_does_not_pool_them(two_sweeps, tmp_path):
+    path = tmp_path / "page.html"
+    assert main(["report", *two_sweeps, "--to", str(path)]) == 0
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "first, second" in page.text
+    assert sorted(row["data-name"] for row in page.ranked) == TWO_SWEEPS
+
+
+def test_figure_of_two_sweeps_does_not_pool_them(two_sweeps, tmp_path, monkeypatch):
+    panels = []
+
+    def histograms(results, path):
+        panels.extend(pool_seeds(results))
+        path.write_text("drawn")
+
+    monkeypatch.setattr("laggard.experiments.figures.histograms", histograms)
+    path = str(tmp_path / "figure.png")
+    assert main(["plot", *two_sweeps, "--figure", "histograms", "--to", path]) == 0
+    assert [(name, len(pool)) for name, pool in panels] == [(name, 2) for name in TWO_SWEEPS]
