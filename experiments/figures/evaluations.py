@@ -219,7 +219,8 @@ def consensus(
     shown = shown._replace(lines=lines)
     texts = notes(shown)
     distances = _column(lines, "consensus")
-    if (distances == 0).any():
+    # a log axis leaves out zeros; without a positive distance the axis is linear and shows them
+    if (distances == 0).any() and (distances > 0).any():
         texts.append("a gap: the nodes' models are equal")
     height = 0.9 + 2.9 * len(shown.panels) + legend_height(lines)
     looks = line_styles(lines)

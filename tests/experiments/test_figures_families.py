@@ -656,3 +656,17 @@ def test_target_time_takes_best_rate_per_cluster_size(tmp_path):
     np.testing.assert_allclose(ideal.get_xydata(), [(2, 3), (4, 1.5)])
     with pytest.raises(ValueError, match=r"cluster\.workers: expected several values"):
         figures.target_time(results.where(**{"cluster.workers": 2}), target=0.1)
+
+
+def test_equal_models_are_a_line_at_zero_without_a_gap(bench):
+    run = bench(
+        "cluster: {workers: 2}\n"
+        "algorithm: all_reduce\n"
+        "task: {model: quadratic}\n"
+        "stop: {updates: 4}\n"
+        "evaluate: {every_updates: 1}\n"
+    )
+    figure = figures.consensus([run])
+    (line,) = figure.axes[0].lines
+    assert set(line.get_ydata()) == {0}
+    assert "a gap" not in figure.get_supxlabel()
