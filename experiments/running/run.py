@@ -189,8 +189,10 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
     if cluster_seed is None:
         cluster_seed = config.seed
     status = "finished"
-    if outcome.reached in ("diverged", "stalled"):
-        status = outcome.reached
+    if outcome.reached == "stalled":
+        status = "stalled"
+    elif None not in outcome.diverged:  # perhaps seen only after the run had reached its limit
+        status = "diverged"
     diverged = []
     for member, divergence in enumerate(outcome.diverged):
         if divergence is not None:

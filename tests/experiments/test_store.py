@@ -92,6 +92,14 @@ def test_diverged_member_is_named(toy, tmp_path):
     )
 
 
+@pytest.mark.parametrize("every", [5, 1000])
+def test_run_whose_members_all_diverge_has_diverged(ran, every):
+    """Whether an evaluation ends it, or the only one comes after its last update."""
+    result = ran("learning.lr=1e10", f"evaluate.every_updates={every}")
+    assert result.manifest["status"] == "diverged"
+    assert (result.manifest["reached"] == "updates") == (every == 1000)
+
+
 def test_finished_run_is_simulated_again_only_by_force(result, tmp_path):
     before = stamps(result.path)
     run(result.config, tmp_path / "out")
