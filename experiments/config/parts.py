@@ -342,7 +342,7 @@ class TunePart(Part):
             Default: they are measured like the runs that report.
     """
 
-    over: str | list[str]
+    over: str | Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     by: Literal["accuracy", "loss", "time", "updates"] | None = None
     targets: Annotated[list[Finite], Field(min_length=1)] | None = None

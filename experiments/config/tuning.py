@@ -113,12 +113,14 @@ def check_tuning(config: Config) -> None:
     """Check that the tuning runs of a config can run and that what they choose is swept.
 
     Raises:
-        ConfigError: they cannot, or it is not, or the sweep has another `task.validation`.
+        ConfigError: they cannot, or it is not, or the sweep has another `task.validation`, or they
+            measure nothing that `tune.by` compares.
     """
     if config.tune is None:
         return
     for run in runs(tuning_config(config)):
         _check_validation(run, config.tune.validation)
+        _check_criterion(run, config.tune)
     for key in config.tune.keys:
         values = _values_of(config.sweep, key)
         if not values:
@@ -132,6 +134,17 @@ def _check_validation(run: RunSpec, share: float | None) -> None:
         return
     problem = "expected a sweep of keys such as task.model, which leaves task.validation alone"
     raise ConfigError("tune.validation", f"{problem}, got {run.title}")
+
+
+def _check_criterion(run: RunSpec, tune: TunePart) -> None:
+    """Refuse a criterion that a tuning run has no number for, before all of them are simulated."""
+    if tune.by == "accuracy" and not run.config.task.measures_accuracy:
+        problem = f"expected loss, since {run.config.task.model} has no accuracy, got 'accuracy'"
+        raise ConfigError("tune.by", problem)
+    is_time = tune.by in ("time", "updates")
+    if is_time and not tune.targets and run.config.evaluate.target_accuracy is None:
+        problem = f"expected accuracies or losses to reach, for by: {tune.by}, as [0.9], got null"
+        raise ConfigError("tune.targets", problem)
 
 
 def refuse_tuning(config: Config) -> None:
