@@ -252,6 +252,10 @@ def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
     except SweepError as error:
         print(error, file=sys.stderr)
         return FAILED
+    if all(result.manifest["status"] == "diverged" for result in rung.results):
+        remedy = "search lower learning rates"
+        print(f"no best setting: all runs of the last rung diverged; {remedy}", file=sys.stderr)
+        return FAILED
     if not args.quiet:
         best = rung.best[0]
         settings = numbered_draws(config.sweep["search"], "sweep.search")[best]

@@ -333,8 +333,9 @@ class TunePart(Part):
             other keys.
         seeds: the seeds of the runs that choose; none may be a seed of the sweep.
         by: `accuracy` or `loss` at the end, where a diverged run has accuracy 0 and infinite loss;
-            `time` or `updates` until the target: the most seeds that reach it, then the least mean.
-            Of equal settings the first is chosen. Default: accuracy if measured, else loss.
+            `time` or `updates` until the target: the most seeds that reach it, then the least mean;
+            where no setting reaches it, accuracy or loss at the end. Of equal settings the first is
+            chosen. Default: accuracy if measured, else loss.
         targets: test accuracies (0 to 1), or where none is measured test losses, each of which
             chooses a setting of its own. Default: `evaluate.target_accuracy`.
         validation: the share (0 to 1) of the training samples that is held out in the runs that

@@ -150,3 +150,13 @@ def test_command_prints_costs_and_the_best_draw(tmp_path, drawn, capsys):
     assert re.search(r"best by test_accuracy: draw \d: learning.lr = ", output)
     assert re.search(r"\d+ gradients, \d+% of .* all 4 settings\n$", output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["halving-rung1", "halving-rung2"]
+
+
+def test_search_that_diverges_has_no_best_setting(toy, tmp_path, capsys):
+    rungs = "{key: stop.updates, from: 20, to: 40, by: test_loss}"
+    search = f"{{learning.lr: {{log_uniform: [1.0e+9, 1.0e+10]}}, runs: 4, halving: {rungs}}}"
+    path = str(toy(f"sweep: {{search: {search}}}"))
+    assert main(["sweep", path, "--jobs", "1", "--out", str(tmp_path / "out")]) == 1
+    printed = capsys.readouterr()
+    assert "best by" not in printed.out
+    assert "diverged" in printed.err.splitlines()[-1]
