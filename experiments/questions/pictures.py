@@ -51,7 +51,6 @@ from laggard.experiments.theory.stability import critical
 LINE = "largest stable rate in theory, for one curvature, fitted to where accuracy falls"
 FITTED_FROM = 8
 """The least delay at which theory's line is fitted and drawn. Without delay it is far too high."""
-BEST = "best rate of the delay"
 USUAL = 10**-2.5
 MOMENTUM = 0.9
 WIDTH = 8.0  # inches of a figure

@@ -54,7 +54,7 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
 
 
 @identity(
-    "it gets on",
+    "it makes progress",
     "a message that is never sent, a receive with another tag, or what the engine's message names",
 )
 def check_progress(trial: Trial) -> None:

@@ -221,10 +221,10 @@ class Aliased(Server):
 
 
 BROKEN = {
-    Waiting: ("it gets on", "node 0 waits since 0 s"),
-    Silent: ("it gets on", "Deadlock"),
-    Endless: ("it gets on", "none was applied"),
-    DroppedTwice: ("it gets on", "is to be dropped, but was applied"),
+    Waiting: ("it makes progress", "node 0 waits since 0 s"),
+    Silent: ("it makes progress", "Deadlock"),
+    Endless: ("it makes progress", "none was applied"),
+    DroppedTwice: ("it makes progress", "is to be dropped, but was applied"),
     Clipped: ("ensemble = single runs", "their final weights by"),
     Branching: ("ensemble = single runs", "`if`, `float"),
     Reading: ("ensemble = single runs", "the run raised"),
