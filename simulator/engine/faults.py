@@ -155,7 +155,7 @@ class Faults:
         self._machines[rank].revive()
         if rank >= 0:
             self._returns -= 1
-        # A role that asks from now on waits for the next crash, not for the last one.
+        # A role that calls `down` from now on waits for the next crash, not for the last one.
         waits = self._crashes.items()
         self._crashes = {pair: event for pair, event in waits if pair[1] != rank}
         if self.watcher is not None:
@@ -188,7 +188,7 @@ class Faults:
             self.roles[rank].start()
 
     def down(self, rank: int, peer: int) -> Event:
-        """The event, for node `rank`, that node `peer` crashes; fires at once if it is down."""
+        """An event of `rank` that fires when node `peer` crashes, at once if `peer` is down."""
         event = self._crashes.get((rank, peer))
         if event is None or event.callbacks is None:
             event = self._crashes[rank, peer] = Event(self._env)

@@ -68,7 +68,7 @@ class Machine(Node):
         self._counters = services.counters
         self._transport = services.transport
         self._log = services.log
-        self._post = None  # the fast way to send, which no log sees
+        self._post = None  # fast path of `send`, which does not record messages in the log
         if services.log is None:
             self._post = services.transport.post
         self.rank = rank
@@ -326,7 +326,7 @@ class Machine(Node):
         return self._peers
 
     def admit(self, receiver: "Machine") -> None:
-        """Allow messages to `receiver` whatever the topology, as a newcomer that reads a model."""
+        """Allow messages to `receiver`, a newcomer that reads a model, whatever the topology."""
         self._joined[receiver.rank] = receiver
 
     def _join(self, receiver: int) -> "Machine":
@@ -383,7 +383,7 @@ class Machine(Node):
         self.incarnation += 1
 
     def close(self) -> None:
-        """Count the time up to now."""
+        """Add the time up to now to `spent`, in each of the node's states."""
         if self.incarnation % 2:
             self._spend(DOWN)
         elif self._work is not None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from laggard.simulator.timing.events import Message, Receive
 
 Mail = deque[Message] | list[Message]
-"""Untagged messages may be many, hence a deque. Each tag has few, and a deque takes 600 bytes."""
+"""Many untagged messages may wait, hence a deque. A tag has few, and a deque takes 600 bytes."""
 NO_MAIL: dict[Hashable, Mail] = {}
 NO_RECEIVES: dict[Hashable, list[Receive]] = {}
 """The dictionaries of a mailbox that has needed none yet; shared, and never filled."""
@@ -84,7 +84,7 @@ class Mailbox:
         if message is not None and another_waits:
             self.deliver(message)
         elif message is not None:
-            # To the front: it has come before all that are there.
+            # To the front: it arrived before all messages that are stored.
             self._keep(tag).insert(0, message)
         elif receive is self.first:
             self.first = self._next(None)
@@ -94,7 +94,7 @@ class Mailbox:
                 del self._receives[tag]
 
     def holds(self, tag: Hashable) -> bool:
-        """Whether there is a message with that tag."""
+        """Whether a message with that tag is stored."""
         return bool(self.mail.get(tag))
 
     def waiting(self) -> list[Receive]:
@@ -110,7 +110,7 @@ class Mailbox:
         self._receives = NO_RECEIVES
 
     def _keep(self, tag: Hashable) -> Mail:
-        """The messages with that tag."""
+        """The stored messages with that tag, in a new container if there are none."""
         if self.mail is NO_MAIL:
             self.mail = {}
         mail = self.mail.get(tag)

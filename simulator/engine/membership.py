@@ -82,7 +82,7 @@ class Membership:
         seconds = self._uptimes[rank]()
         self._note(seconds)
         env = self._services.env
-        # One that comes back may do what all others wait for, so that the run goes on until then.
+        # All others may wait for a worker that will return, so its leave keeps the clock running.
         schedule = env.call_in if rank in self._downtimes else env.daemon
         schedule(seconds, partial(self._ask, rank))
 
@@ -122,7 +122,7 @@ class Membership:
             self._services.env.note_moment(self._services.env.now + seconds)
 
     def _check_progress(self) -> None:
-        """End a run in which workers only come and go."""
+        """End the run as stalled if workers leave and return without a mini-batch in between."""
         services = self._services
         computed = self._services.counters.computed
         if computed != self._computed:

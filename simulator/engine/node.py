@@ -239,10 +239,10 @@ class Node(Protocol):
         ...
 
     def note(self, name: str, value: "float | Tensor") -> None:
-        """Record a number of the method's own, such as a threshold that it adapts.
+        """Record a number of the method, such as an adaptive threshold, in `Outcome.notes`.
 
         Args:
-            name: what the number is.
+            name: the name of the number.
             value: a number, or a tensor `(ensemble,)`. A number that comes from weights or
                 gradients must stay a tensor: a run that continues from a snapshot repeats its
                 events without them, and `float(tensor)` would be another number then.

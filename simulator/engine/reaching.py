@@ -49,8 +49,10 @@ UNREACHED: dict[type, set[str]] = {
     Learning: {"task"},
     Machine: {"_batches"},
 }
-"""Attributes that are not followed: tasks, limits and callbacks, which the resuming process brings,
-limits by free memory, which differs, and iterators of batches, whose draws are repeated.
+"""Attributes that are not followed.
+
+The process that resumes a run has its own task, limits and callbacks. The limits of pending
+gradients depend on its free memory. It repeats the draws of the iterators of batches.
 """
 
 
@@ -129,9 +131,9 @@ class Reached:
         # The collector names the attributes again, and their dictionary.
         reached = {id(value) for value in attributes.values()} | {id(attributes)}
         for other in gc.get_referents(owner):
-            # A generator has a frame object only once a debugger or a profiler has looked at it,
-            # and refers to None once an error was caught in it, as in a gradient, which is not
-            # computed again.
+            # Both differ between a run and its repetition. A generator has a frame object only
+            # once a debugger or a profiler has looked at it. It refers to None once it has caught
+            # an error, as one from computing a gradient, and a repetition computes no gradients.
             if isinstance(owner, GeneratorType) and isinstance(other, FrameType | None):
                 continue
             if id(other) not in reached:

@@ -61,7 +61,7 @@ class Recovery:
     def hold(self, content: Any) -> None:
         """Record the gradients in a message that the server has received: a crash loses them."""
         self._held += gradients_in(content)
-        # Drop those with a final status now and then: amortised, a step for each gradient.
+        # Remove gradients with a final status now and then: amortised, one step per gradient.
         if len(self._held) > 2 * self._pruned + 16:
             self._held = [gradient for gradient in self._held if gradient.status == IN_FLIGHT]
             self._pruned = len(self._held)

@@ -33,8 +33,9 @@ class Regrouping:
         self._running = True
         self._newcomers: set[int] = set()  # crashed since the meetings that they were part of
         self._meeting: Event | None = None
-        # While a node waits to join: the steps after which members hold, and those that do. Not
-        # versions: in gossip these may differ between nodes that begin together.
+        # While a node waits to join: the number of steps after which members hold, and the members
+        # that hold already. Not versions, which may differ in gossip between nodes that begin
+        # together.
         self._boundary: int | None = None
         self._holding: set[int] = set()
         services.faults.watcher = self
@@ -134,7 +135,7 @@ class Regrouping:
         services, members = self._services, self._members()
         for node in members:
             services.faults.roles[node.rank].stop()
-        # Before the nodes go down, since it applies gradients that would be dropped below.
+        # Before the nodes go down: `_finish_update` applies gradients that would be dropped below.
         if self._rule.one_model:
             _finish_update(members)
         for node in members:

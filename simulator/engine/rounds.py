@@ -82,7 +82,13 @@ class Round:
         self.nodes = [Participant(env) for _ in range(workers)]
 
     def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
-        """Let node `rank` join with `value` at `time`, scheduled at `since`; busy to `due`."""
+        """Let node `rank` join with `value`.
+
+        Args:
+            time: the moment at which it joins (s).
+            since: the moment at which its join was scheduled (s).
+            due: the moment up to which it computes (s); before `time` if it is free.
+        """
         if due > time:
             self._busy[rank] = due
         if self.joins and self.joins[-1][1] == time:

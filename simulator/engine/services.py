@@ -50,7 +50,7 @@ class Services(Protocol):
         nodes: all nodes, by rank.
         members: the workers that take part in the method's collectives, by rank.
         timers: the timers of all nodes.
-        requests: the servers' requests that workers have not answered.
+        requests: the record of servers' requests, which counts those that a crash left unanswered.
         log: the record of messages, a row each; None if they are not recorded.
         lock_step: computes whole rounds of a collective; None where messages decide their times.
         recoveries: the recoveries of servers; None if no server crashes.

@@ -138,7 +138,10 @@ class Snapshots:
 
 
 class Replayed:
-    """A task whose gradients, losses and measures are zeros, after the first, which give types."""
+    """A task whose gradients, losses and measures are zeros, in the types and shapes of `task`'s.
+
+    It computes one gradient and one evaluation of `task`, from which it reads the types.
+    """
 
     def __init__(self, task: Task) -> None:
         self._task = task
