@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 class AsyncDiLoCo(Compressing):
     """Asynchronous DiLoCo with a delayed momentum: workers never wait for one another.
 
-    After H local steps a worker sends d = w_read - x. The server adds d to a sum D and, with a
-    momentum m of 0 at the start, at every N-th arrival
+    A worker reads w_read, makes H local steps to x, and sends the change d = w_read - x. At each
+    arrival the server adds d to a sum D and makes a step. At every N-th arrival it is
 
         m <- beta m + D / N;    w <- w - outer_lr ((1 - c N + c) beta m + d / N);    D <- 0
 
-    and at the others
+    and at all other arrivals
 
         w <- w - outer_lr (c beta m + d / N)
 
-    Then it answers the worker with w. With c = 0, N arrivals are together one step of Nesterov's
-    method with the mean of their d. With one worker and N = 1 it is `diloco`. With H = 1, N = 1,
-    plain SGD, outer_lr 1 and no momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
+    where m is the outer momentum, 0 at the start. Then the server answers the worker with w.
 
-    With `staleness_weight: inverse_root` d / sqrt(1 + tau) stands for a d that is tau arrivals late.
+    With c = 0, N arrivals are together one step of Nesterov's method along the mean of their d.
+    With one worker and N = 1 it is `diloco`. With H = 1, N = 1, plain SGD, outer_lr 1 and no
+    momentum it is `async_ps`. Mean staleness P - 1, in arrivals.
 
-    With `dynamic_steps` (DyLU) a worker of v mini-batches a second makes
-    max(least_steps, floor(H v / max v)) steps, by the speeds that the server has measured, so that
-    all answers take about equally long.
-
-    With `heloco` or `cgad` this outer rule makes a step at every arrival, at the rate `outer_lr`.
+    With `staleness_weight: inverse_root`, a change that is tau arrivals late counts as
+    d / sqrt(1 + tau). With `dynamic_steps` (DyLU), a worker that makes v mini-batches a second gets
+    max(least_steps, floor(H v / max v)) local steps, so that all answers take about equally long.
+    The server measures the speeds v. With `heloco` or `cgad`, the step at every arrival is that
+    outer rule's, at the rate `outer_lr`.
 
     Source: Liu et al. (2024), arXiv 2401.09135, algorithms 2 and 3; `staleness_weight`: their
     public notebook.

@@ -90,24 +90,28 @@ class Fragment:
 class DecoupledDiLoCo(OuterOptimizer, Compressing):
     """Decoupled DiLoCo: the server merges a fragment once K learners have sent it, and none waits.
 
-    Every H / F steps a learner sends the change v of the next of F fragments since it read that,
-    and computes on. Once K learners have sent a fragment, the server waits `grace` seconds for
-    more, and makes DiLoCo's outer step along the mean change d, weighted by steps w:
+    The server makes DiLoCo's outer step along the mean d of the learners' changes of a fragment:
 
         d = sum w v / sum w    by mean
         d = (sum w |v| / sum w) u / |u|,    u = sum w (v / |v|) / sum w    by radial
 
-    The radial mean keeps the length of changes that point in different directions. All learners get
-    the merged fragment X, and take it at their next step, x <- keep x + (1 - keep) X. A change of a
-    fragment that has been merged since is dropped, and so are its gradients. With K = P equal
-    learners, one fragment, keep 0, `merge: mean` and a free network it is `diloco`. A learner's
-    share of waiting is 0, whatever the others do; on a slow card it sends the next fragment once the
-    bytes of the last have left.
+    v is the change that a learner has made since it read the fragment, by w local steps. The radial
+    mean keeps the length of changes that point in different directions.
 
-    Sizes: N / F bytes to the server every H / F steps, and N / F to each learner a merge. The
-    fragments are equal parts of the parameters, side by side, and a fragment is one vector: the
-    paper merges tensor by tensor, and sets the grace by its estimates of the learners' speed. With
-    `compress` a learner sends C(v) of a fragment.
+    Every H / F steps a learner sends its change of the next of the F fragments, and computes on.
+    Once K learners have sent a fragment, the server waits `grace` seconds for more, makes the step,
+    and sends the merged fragment X to all learners. Each takes it before its next step,
+    x <- keep x + (1 - keep) X. If the server has merged a fragment since a learner read it, the
+    learner's change of it is dropped, with its gradients.
+
+    With K = P equal learners, one fragment, keep 0, `merge: mean` and a free network it is
+    `diloco`. A learner never waits for the others: its share of waiting is 0. On a slow card it
+    stops before a push until the bytes of earlier pushes have left (`outstanding`).
+
+    For a model of N bytes a learner sends N / F bytes every H / F steps, and receives N / F bytes
+    at each merge. With `compress` it sends C(v) of a fragment. The fragments are equal parts of the
+    parameters, side by side, and a fragment is one vector. The paper merges tensor by tensor, and
+    sets the grace by its estimates of the learners' speed.
 
     Source: Douillard et al. (2026), arXiv 2604.21428.
 

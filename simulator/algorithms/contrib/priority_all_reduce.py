@@ -24,35 +24,39 @@ class PriorityAllReduce(Reducing, Sliced):
 
         w <- w - lr (1/P) sum_j g_j(w)
 
-    at every node: the weights of `all_reduce`, bit for bit, at other times. A layer is cut into
-    slices of at most c bytes. The nodes sum one slice after another by a collective, while they
-    compute.
+    at every node. The weights are those of `all_reduce`, bit for bit; the times differ. A layer is
+    cut into slices of at most c bytes. While the nodes compute, they sum one slice after another by
+    a collective, which is never interrupted.
 
-    All must sum the same slice next, or they would wait for each other forever. The first node
-    names it, as Horovod's coordinator does. A node tells it which layers it has computed, and
-    whenever the first node is free, it names one of the slices that all have computed, of the
-    front-most layer. That takes messages of no bytes, there and back. So no node waits inside a
-    collective for a gradient that is not there, however slow a node is. There is no deadlock, since
-    forward passes wait for sums and backward passes for nothing. No collective is interrupted.
+    All nodes must sum the same slice next, or they would wait for each other forever. The first
+    node is the coordinator, as in Horovod. Every node tells it which layers it has computed.
+    Whenever the coordinator is free, it considers the slices that all nodes have computed, and
+    names one of the front-most layer. Both messages have no bytes. So no node waits inside a
+    collective for a gradient that is not computed, however slow a node is. There is no deadlock:
+    forward passes wait for sums, and backward passes wait for nothing.
 
-    Let R(c) be the seconds in which P equal nodes sum c bytes (`all_reduce`), alpha the latency,
-    and f_l and b_l those of the passes of layer l, the last of which is L. A slice that is computed
-    after r, and named after the one before, is summed after e; x_l is the e of the layer's last
-    slice:
+    The times, for P equal nodes and layers l = 1 .. L from the front:
 
         e = max(r + alpha, e of the one before) + alpha + R(c)
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
-    The first node begins a collective alpha before the others. Where sends are complete when their
-    bytes have left, one node then ends alpha before e: the first of a ring of two, with halving and
-    doubling, or with a server, which names the next slice as much earlier.
+    A slice is computed at r and summed at e; the one before is the slice that was named before it.
+    R(c) is the time in which P nodes sum c bytes (`all_reduce`), and alpha the latency. The last
+    slice of layer l is summed at x_l. The passes of layer l take f_l and b_l seconds: the forward
+    pass ends at F_l, and the backward pass at B_l.
 
-    On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one
-    slice, 2 alpha more than `all_reduce`. Where a collective ends everywhere at once, as a ring
-    does with alpha = 0 or `rendezvous`, the network is busy at the same times in any order: with
-    constant latencies and slowdowns no update comes later than with `order: fifo`, whatever the
-    nodes and slices. A tree does not end so, nor does a server over queues (`sharing: fifo`): there
-    a single update may come later.
+    The coordinator begins a collective alpha before the others. Where sends are complete when their
+    bytes have left, one node therefore ends alpha before e. It is the coordinator in a ring of two,
+    with halving and doubling, and with a server. There it names the next slice alpha earlier.
+
+    On a free network a step takes f + b for the sums f and b of the f_l and b_l; with uneven nodes
+    it takes as long as the slowest. With one layer in one slice a step takes 2 alpha longer than
+    `all_reduce`.
+
+    In a ring with alpha = 0 or `rendezvous`, a collective ends at all nodes at once. The network is
+    then busy at the same times in any order. So with constant latencies and slowdowns no update
+    comes later than with `order: fifo`, whatever the nodes and slices. In a tree, or with a server
+    over queues (`sharing: fifo`), nodes end at different times, and a single update may come later.
 
     Attributes:
         slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A

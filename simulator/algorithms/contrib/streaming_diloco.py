@@ -32,15 +32,18 @@ class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
         d = X^p - (1/P) sum_i x_i^p;    b <- momentum b + d;    X^p <- X^p - outer_lr (d + momentum b);
         x_i^p <- keep x_i^p + (1 - keep) X^p
 
-    After each (H / F)-th step the nodes sum the next fragment p of their models x_i by a
-    collective, and make DiLoCo's outer step on the global model X, Nesterov's here. After `overlap`
-    more steps each node merges the fragment, and waits for it if it is not there. With one
-    fragment, no overlap and keep 0 it is `diloco_all_reduce` with equal weights.
+    x_i is the model of node i, X the global model, b the outer momentum, and p the fragment. After
+    every H / F local steps the nodes average the next fragment by a collective, and make DiLoCo's
+    outer step on it (the first line, Nesterov's here). `overlap` local steps later each node merges
+    it (the second line). If the collective has not ended, the node waits.
 
-    An update is an average of one fragment; a gradient counts for the first that follows it. In H
-    steps a node sends as much as for one average of the whole model, N / F at a time. For equal
-    nodes with t_c seconds a mini-batch and T_f seconds a collective of one fragment, H steps take
-    H t_c + F max(0, T_f - overlap t_c), as long as each fragment is merged before the next is due.
+    With one fragment, no overlap and keep 0 it is `diloco_all_reduce` with equal weights.
+
+    An update is the average of one fragment, and applies the gradients since the average before it.
+    In H steps a node sends as much as for one average of the whole model of N bytes, N / F bytes at
+    a time. Let equal nodes need t_c seconds for a mini-batch and T_f for the collective of a
+    fragment. Then H steps take H t_c + F max(0, T_f - overlap t_c) seconds, as long as each
+    fragment is merged before the next one is due.
 
     The fragments are equal parts of the parameters, side by side. With `compress` a node sends
     C(x_i^p - X^p), with a memory for each fragment, and codes it while it computes on.
