@@ -158,10 +158,9 @@ class Algorithm(Settings):
         self.check(cluster)
 
     def needed(self, workers: int) -> int:
-        """The number of workers without which there is no update, although the others go on
-        computing.
+        """The number of live workers below which the others compute for ever without an update.
 
-        0 where the others wait too, so that the run ends as stalled.
+        0 where the others would wait, so that the run ends as stalled.
         """
         return 0
 
@@ -237,7 +236,7 @@ def count_awaited(
     """The number of workers to wait for: all by default; a share of them is rounded up.
 
     Args:
-        key: the setting of the method that says it.
+        key: the name of the setting, for errors.
 
     Raises:
         InvalidSettingError: more than `workers`, or not a whole number.

@@ -45,7 +45,7 @@ class Compressing(Algorithm):
             raise InvalidSettingError(type(self).__name__, "collective", expected, collective)
 
     def _check_messages(self, key: str, compress: Compress, cluster: Cluster) -> None:
-        """Refuse messages with parts of a vector, and servers that forget messages."""
+        """Refuse messages with parts of a model, and servers that lose messages in a crash."""
         name = type(self).__name__
         for other, (whole, text) in WHOLE_MESSAGES.items():
             value = getattr(self, other, whole)
@@ -61,7 +61,7 @@ class Compressing(Algorithm):
         return encoder
 
     def encoders(self, node: Node, parts: Sequence[int]) -> Sequence[Whole]:
-        """The encoders of a node that sends its model in parts; each message draws anew.
+        """The encoders of a node that sends its model in parts; each message has its own draws.
 
         Args:
             parts: the number of parameters of each part.
@@ -161,10 +161,10 @@ class CompressingServer(Compressing):
 
         v <- v + C(w - v)
 
-    With |x - C(x)|^2 <= (1 - delta) |x|^2, no more of w is left out than 1 - delta of what had
-    changed. Where all workers are answered together, it is error feedback for the server's updates,
-    with the memory w - v: DoubleSqueeze, or EF21-P. Gradients count as taken at the version of w.
-    A change leaves once the bytes of the model before it have left.
+    With |x - C(x)|^2 <= (1 - delta) |x|^2, the new w - v has at most the share 1 - delta of the
+    squared length before the message. Where all workers are answered together, it is error feedback
+    for the server's updates, with the memory w - v: DoubleSqueeze, or EF21-P. Gradients count as
+    taken at the version of w. A change leaves once the bytes of the model before it have left.
 
     Source: Tang et al. (2019), arXiv 1905.05957 (DoubleSqueeze); Gruntkowska, Tyurin, Richtarik
     (2023), arXiv 2209.15218 (EF21-P).
@@ -210,7 +210,7 @@ class ReadComputePush(CompressingServer):
 
 
 def read_compute_push(node: Node) -> Role:
-    """The worker of one asynchronous server."""
+    """A worker's role with one asynchronous server: read, compute, push."""
     node.send(SERVER, None, size=0)  # announces the worker
     while True:
         _, weights = yield node.receive()
@@ -220,7 +220,7 @@ def read_compute_push(node: Node) -> Role:
 
 
 def push_compressed(node: Node, encoder: Whole) -> Role:
-    """The worker of one asynchronous server that compresses its gradients."""
+    """As `read_compute_push`, for a worker that compresses its gradients."""
     node.send(SERVER, None, size=0)  # announces the worker
     while True:
         _, weights = yield node.receive()

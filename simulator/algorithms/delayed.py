@@ -42,10 +42,10 @@ class Delayed(Algorithm):
     The first `delay` steps fill the queue and make no update; gradients queued at the end stay in
     flight. With delay 0 it is plain SGD; delay D is equivalent to D + 1 equal asynchronous workers.
 
-    Where delays differ, the gradient of step t with a delay of d is due after step t + d has
-    computed its own. All that are due are then applied, the oldest first, an update each; there may
-    be none. On average a step makes one update, and the mean staleness is the mean delay, for every
-    distribution.
+    Where delays differ, the gradient of step t with delay d is due once the gradient of step t + d
+    is computed. All gradients that are due are then applied, the oldest first, one update each;
+    there may be none. On average a step makes one update, and the mean staleness is the mean delay,
+    for every distribution.
 
     Attributes:
         delay: D, in updates; the mean where it is drawn, and the start of a ramp.
@@ -118,10 +118,10 @@ class DelayedStages(Algorithm):
     is `pipedream` by one process: the gradient of mini-batch t is taken at weights of t - S + s
     updates of each stage s.
 
-    One worker computes all gradients. A server for each stage has its parameters: it applies the
-    stage's part of a gradient, of which each has a staleness of its own, and answers with the new
-    ones, both in messages of the stage's size. A step of SGD at curvature h is stable on stage s
-    for lr h < 2 sin(pi / (2 (2 D_s + 1))).
+    One worker computes all gradients. A server for each stage has the stage's parameters. It
+    applies the stage's part of a gradient and answers with the new parameters; both messages have
+    the stage's size. Each part has its own staleness. A step of SGD at curvature h is stable on
+    stage s for lr h < 2 sin(pi / (2 (2 D_s + 1))).
 
     Attributes:
         delays: D_s of each stage, from the first layers on, in steps.

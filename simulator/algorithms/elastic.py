@@ -25,7 +25,7 @@ class Elastic(Algorithm):
     `shrink`: (T mod s) + r is lost at the crash, and r at the return; the steps between them are of
     the nodes that are up.
 
-    A node that leaves by a law (`cluster.members`) goes between two steps, so that T mod s is 0.
+    A node that leaves at a drawn time (`cluster.members`) goes between two steps, so T mod s is 0.
 
     Its roles begin with `node.state`, the optimiser's state after the last update, where that is
     not None, and hand it to `node.apply`.

@@ -68,8 +68,8 @@ class SoftSync(ReadComputePush):
 
     over the next K gradients to arrive, possibly two of one worker; the K-th contributor re-reads
     after the update. With K = 1 it is `async_ps`; with K = P / n it is n-softsync, and without
-    local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any
-    distribution.
+    local steps FedBuff. Mean staleness (P - 1) / K. On a free network an update takes K E[X] / P
+    seconds, for any distribution of the compute times X.
 
     Attributes:
         gradients: K, gradients per update.

@@ -16,11 +16,11 @@ class SSP(ReadComputePush):
 
         w <- w - lr g(w_read)
 
-    with each gradient on arrival. A worker that has made c iterations reads the weights for its
-    next one as soon as c <= min over workers + s; it waits until then, and gets the newest weights.
-    Without a bound it is `async_ps`. With s = 0 it is lock-step in iterations: P updates a round,
-    staleness 0 to P - 1, which is not `sync_ps`. A crash does not change a worker's clock, so that
-    the others wait at the bound until it returns.
+    with each gradient on arrival. A worker that has made c iterations waits until c is at most
+    `bound` s above the count of the slowest worker; then it reads the newest weights. Without a
+    bound it is `async_ps`. With s = 0 it is lock-step in iterations: P updates a round, staleness 0
+    to P - 1, which is not `sync_ps`. A crash does not change a worker's count, so that the others
+    wait at the bound until it returns.
 
     Attributes:
         bound: s, in iterations; null sets no bound.

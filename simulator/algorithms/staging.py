@@ -115,7 +115,13 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
 
 
 class Pass(NamedTuple):
-    """A mini-batch in its forward pass: its start, and the weights that each stage used."""
+    """A mini-batch in its forward pass.
+
+    Attributes:
+        batch: the mini-batch.
+        started: the moment at which its forward pass began on the first stage (s).
+        reads: the weights that each stage so far has used, from the first stage on.
+    """
 
     batch: Any
     started: float

@@ -43,13 +43,13 @@ def to_servers(servers: int, rank: int, workers: int) -> Sequence[int]:
 
 
 def if_below(servers: int, by: int, workers: int, rank: Any) -> Any:
-    """The rank, or ranks, `by` places further on, where that is a server; else -1."""
+    """The rank `by` places after `rank`, if it is a server's; else -1. Also for arrays of ranks."""
     other = shift(by, workers, rank)
     return np.where(other < servers, other, -1)
 
 
 def if_itself_below(servers: int, by: int, workers: int, rank: Any) -> Any:
-    """The rank, or ranks, `by` places further on, for a server; else -1."""
+    """The rank `by` places after `rank`, if `rank` is a server's; else -1. Also for arrays."""
     return np.where(np.asarray(rank) < servers, shift(by, workers, rank), -1)
 
 

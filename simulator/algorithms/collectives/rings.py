@@ -28,13 +28,13 @@ def slice_of(by: int, workers: int, slices: int, piece: int, rank: int) -> int:
 def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
     """The ring with messages in slices: a node passes on a slice while the next one comes.
 
-    k slices of tau = N beta / (P k) seconds each, in a queue (`fifo`):
+    With k slices of tau = N beta / (P k) seconds each, in a queue (`fifo`), it takes
 
-        2 ((P - 1) / P) N beta + alpha  if (k - 1) tau >= alpha,  else  2 (P - 1)(alpha + tau) + (k
-        - 1) tau
+        2 ((P - 1) / P) N beta + alpha          if (k - 1) tau >= alpha
+        2 (P - 1)(alpha + tau) + (k - 1) tau    otherwise
 
-    Under fair sharing slices that leave together arrive together: it takes as long as the ring. The
-    sum is the ring's, bit for bit.
+    seconds. Under fair sharing slices that leave together arrive together, so that it takes as long
+    as the ring. The sum is the ring's, bit for bit.
 
     Source: the ring's; the recursion e(j, i) = max(e(j, i-1), e(j-1, i) + alpha) + tau of slice i
     in step j.
@@ -92,9 +92,10 @@ def part_across(by: int, size: int, hosts: int, rank: int) -> int:
 def hierarchical(size: int, workers: int) -> Sequence[Phase]:
     """All-reduce over hosts: reduce-scatter inside each, a ring across for each part, all-gather.
 
-    For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards
-    alpha and beta, which g workers share fairly (`sharing: fair`): 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N
-    beta / m) seconds. With one worker per host, or one host, it is the ring.
+    With m hosts of g = `size` workers and `sharing: fair` it takes
+    2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N beta / m) seconds. A worker's inner card
+    has alpha' and beta'; a host's card, which its g workers share, has alpha and beta. With one
+    worker per host, or one host, it is the ring.
 
     Source: Jia et al. (2018), arXiv 1807.11205, section 4.3.
     """

@@ -33,8 +33,8 @@ class CHOCO(Averaging):
     where z_i, 0 at the start, is the copy of x_i that node i and its neighbours have. A node keeps
     z_i and sum_j W_ij z_j, so W must stay the same. C keeps k of d numbers, k = `keep` d rounded
     up, over the whole model. The sum of all models changes by gradients only. With all numbers
-    kept and gamma = 1 it is `dpsgd` with adapt_then_combine. Where the nodes stand still, they
-    stand where that `dpsgd` does with (1 - gamma) I + gamma W for W. Staleness 0.
+    kept and gamma = 1 it is `dpsgd` with adapt_then_combine. Its fixed points are those of that
+    `dpsgd` with (1 - gamma) I + gamma W in place of W. Staleness 0.
 
     A message is 2 k / d models for top_k, whose indices have 32 bits, and k / d for random_k, whose
     indices all nodes draw alike; 1 at most, the size of the whole difference. On a ring of more

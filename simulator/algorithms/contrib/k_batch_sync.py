@@ -100,7 +100,7 @@ class PresentWeights(CompressingServer):
                 gathered, counts = [], {}
 
     def is_enough(self, counts: Mapping[int, int], workers: int) -> bool:
-        """Whether these numbers of gathered gradients, by worker, make an update."""
+        """Whether the gathered gradients, counted by worker, make an update."""
         raise NotImplementedError
 
     def contributions(self, gathered: Sequence[Gradient]) -> Sequence[GradientPromise]:
@@ -139,14 +139,15 @@ class KBatchSync(PresentWeights):
 
 @dataclass(frozen=True)
 class Malenia(PresentWeights):
-    """Malenia SGD: an update by the mean over workers of the mean of each one's gradients.
+    """Malenia SGD: an update is the mean over workers of each worker's mean gradient.
 
         w <- w - lr (1/P) sum_i G_i / b_i
 
-    with the sum G_i of the b_i gradients of worker i at w. The update is made once each worker has
-    a gradient and the harmonic mean of the b_i is at least S / P; all else is as in `k_batch_sync`.
-    So where workers' losses differ, it tends to the minimum of their mean, as `sync_ps`, and fast
-    workers lower the variance while slow ones compute. With S = P and equal times it is `sync_ps`.
+    where G_i is the sum of the b_i gradients of worker i at w. The server makes the update once
+    each worker has a gradient and the harmonic mean of the b_i is at least S / P. All else is as in
+    `k_batch_sync`. So where workers' losses differ, w tends to the minimum of their mean, as with
+    `sync_ps`, and fast workers lower the variance while slow ones compute. With S = P and equal
+    times it is `sync_ps`.
 
     Attributes:
         gradients: S, gradients that an update is worth: P / sum_i (1 / b_i) >= S / P; P by default.

@@ -112,12 +112,14 @@ def matchings_on(graph: Topology, workers: int) -> tuple[dict[int, int], ...]:
 
 @lru_cache(maxsize=64)
 def best_weight(graph: Topology, workers: int, activation: float) -> float:
-    """The weight a whose bound on the contraction of distances, of an average step, is least.
+    """The weight a with the least bound on the mean squared distance of the nodes after a step.
 
-    For the eigenvalues l of L but the 0 of the mean, E[W W] has 1 - 2 a c l + a^2 c l (c l + 2 - 2
-    c), since L_m L_m = 2 L_m. The largest of these is that of the least or the greatest l. The
-    least's is minimal at a = 1 / (c l_least + 2 - 2 c), and the two are equal at a = 2 / (c l_least
-    + c l_greatest + 2 - 2 c): the smaller a is best. With c = 1 it is 2 / (l_least + l_greatest).
+    The bound is the largest eigenvalue of E[W W] besides the 1 of the mean. Each eigenvalue l of L
+    besides 0 gives E[W W] the eigenvalue 1 - 2 a c l + a^2 c l (c l + 2 - 2 c), since
+    L_m L_m = 2 L_m. The largest is that of the least or of the greatest l. That of the least l is
+    minimal at a = 1 / (c l_least + 2 - 2 c). Both are equal at
+    a = 2 / (c l_least + c l_greatest + 2 - 2 c). The smaller of these two a is best; with c = 1 it
+    is 2 / (l_least + l_greatest).
     """
     if workers == 1:
         return 0.0  # there is no neighbour

@@ -39,8 +39,9 @@ class MindFlayer(Compressing):
         w <- w - lr (1 / B) sum_k g_k(w),    B = sum_i B_i F_i(t_i)
 
     over the gradients that were ready in time, where F_i(t) is the probability that a mini-batch of
-    worker i is. So the step is unbiased where workers' data are alike, and the divisor is not the
-    number of gradients that came. An update without any changes nothing. Staleness 0.
+    worker i takes at most t. The divisor is the expected number of these gradients, not their
+    number, so that the step is unbiased where workers' data are alike. An update without a gradient
+    changes nothing. Staleness 0.
 
     A mini-batch that needs X seconds takes min(X, t), so that a gradient takes
     E min(X, t) / F(t) seconds: for Pareto times (1.5, least 0.5 s) 1.143 s at t = 2 s, and 1.5 s
@@ -61,7 +62,7 @@ class MindFlayer(Compressing):
     success_rate: SuccessRate | Sequence[SuccessRate] = 1.0
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse lists of another length, and success rates that are not the cluster's."""
+        """Refuse lists without one number per worker, and success rates unlike the cluster's."""
         super().check(cluster)
         workers = cluster.workers
         for key in ("trials", "patience", "success_rate"):

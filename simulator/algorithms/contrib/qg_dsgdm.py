@@ -19,11 +19,11 @@ class QGDSGDm(Averaging):
 
         x_i <- sum_j W_ij (x_j - lr (g_j(x_j) + b m_j));    m_i <- mu m_i + (1 - mu) (x_i' - x_i) / lr
 
-    where x_i' is the model before the step, so that m_i follows where the average moves and not
-    where the node's own data pull. b is the momentum of the rule's optimiser, SGD or Nesterov, in
-    whose place m_i stands. With b = mu = 0 it is `dpsgd` with adapt_then_combine. It speeds
-    training and removes no bias: where the nodes stand still, m_i = 0, and they stand where that
-    `dpsgd` does. A step at a rate of 0 adds 0 to m_i. Staleness 0.
+    where x_i' is the model before the step. So m_i follows the movement of the average, not the
+    gradients of the node's own data. b is the momentum of the rule's optimiser, SGD or Nesterov;
+    m_i replaces its velocity. With b = mu = 0 it is `dpsgd` with adapt_then_combine. It speeds
+    training up but removes no bias: at a fixed point m_i = 0, and the fixed points are those of
+    that `dpsgd`. A step at a rate of 0 adds 0 to m_i. Staleness 0.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
     alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of t_c

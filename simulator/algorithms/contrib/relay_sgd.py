@@ -29,12 +29,12 @@ class RelaySGD(Algorithm):
         x_i <- (h_i + sum_j m_ji + missing x_i(0)) / P
 
     where i sends m_ij to its neighbour j, with the number of models in it, and relays what it
-    received in the step before. `missing` models have not come yet: the start stands for them. So
-    x_i(t + 1) = (1/P) sum_j h_j(t - max(0, dist(i, j) - 1)), a mean in which every node counts 1/P,
-    where gossip averages tend to it. Where the nodes' losses differ, they stand still only at the
-    minimum of the mean loss, if the optimiser is linear in the gradient. The tree is the
-    breadth-first spanning tree of the graph from rank 0; on a ring, the chain without the edge
-    opposite to rank 0. Staleness 0: a gradient is taken at the node's own model.
+    received in the step before. The initial model stands for the `missing` models, which have not
+    come yet. So x_i(t + 1) = (1/P) sum_j h_j(t - max(0, dist(i, j) - 1)): every node counts exactly
+    1/P, a weight to which gossip averages only tend. Where the nodes' losses differ, they stand
+    still only at the minimum of the mean loss, if the optimiser is linear in the gradient. The tree
+    is the breadth-first spanning tree of the graph from rank 0; on a ring, the chain without the
+    edge opposite to rank 0. Staleness 0: a gradient is taken at the node's own model.
 
     A message is one model; its number of models counts no bytes. On a tree of more than two nodes
     of degree at most 2 a step takes t_c + alpha + 2 N beta, for N bytes, latency alpha, beta

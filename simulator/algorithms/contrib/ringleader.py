@@ -12,16 +12,16 @@ from laggard.simulator.learning.rules import Rule
 
 @dataclass(frozen=True)
 class Ringleader(CompressingServer, Sharded):
-    """Ringleader ASGD: each update is the mean over all workers of their mean gradients in a table.
+    """Ringleader ASGD: each update is the mean over workers of their mean gradients in a table.
 
         w <- w - lr (1/P) sum_j G_j / b_j
 
-    with the sum G_j of the b_j gradients of worker j in the table. The server gathers without an
-    update until every worker has a gradient in the table. From then on the next gradient of each
-    worker is added to its row, makes an update, and the worker gets w. After P updates the round
-    ends, and the gradients that workers sent beyond these are the next table. A gradient that makes
-    no update is answered by a token of no bytes, and the worker computes again at the model that it
-    holds.
+    where row j of the table has the sum G_j of b_j gradients of worker j. The server gathers
+    without an update until every worker has a gradient in the table. From then on the next gradient
+    of each worker is added to its row and makes an update, and the worker gets w. After P updates
+    the round ends; gradients that a worker sent beyond that one are the next table. If a gradient
+    makes no update, the server answers with a token of no bytes, and the worker computes again at
+    the model that it holds.
 
     So where workers' losses differ, it tends to the minimum of their mean, which `async_ps` does
     not at uneven speeds. P updates take at most twice the slowest worker's mini-batch on a free
