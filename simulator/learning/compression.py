@@ -1,4 +1,4 @@
-"""Compressors, pure functions of values `(ensemble, params)`, and what a node sends by them.
+"""Compressors, as pure functions of values `(ensemble, params)`, and the encoders of a node.
 
 No size depends on a value, since one timeline serves all members of an ensemble: there are no
 thresholds and no entropy coding.
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 PositiveShare = Annotated[float, Range(above=0, most=1)]
 BITS_PER_NUMBER = 32
-"""Of a number that is sent whole, and of an index."""
+"""Bits of an uncompressed number, and of an index."""
 SHARE_ROUNDING = 1e-9
-"""By which a share of the parameters may lie above a whole number."""
+"""How far rounding may lift a share of the parameters above a whole number."""
 
 
 def top_k(values: "Tensor", k: int) -> "Tensor":
@@ -72,7 +72,7 @@ def move_beside(values: "Tensor", other: "Tensor") -> "Tensor":
 
 
 def count_kept(share: float, params: int) -> int:
-    """The number k of numbers that a share of `params` is, rounded up."""
+    """k, the given share of `params`, rounded up; at least 1."""
     return max(1, math.ceil(share * params - SHARE_ROUNDING))
 
 
@@ -134,18 +134,21 @@ class Compress(Settings):
 
         p = v + e,    it sends C(p),    e <- p - C(p)
 
-    So all that it has sent, plus e, is the sum of its values. Under plain SGD at a constant rate
-    lr, P workers in step and e_i their memories, w - lr mean_i e_i moves as w does without
-    compression, with the same gradients. Messages that are dropped go back into e. With `ef21` a
-    node sends how its value differs from an estimate h, which it and its receivers have, from h = 0
-    on, and which they use for the value:
+    So the sum of its messages, plus e, is the sum of its values. Messages that are dropped go back
+    into e. Take P workers in lock step with memories e_i, under plain SGD at a constant rate lr.
+    Then w - lr mean_i e_i moves as w does without compression, with the same gradients.
+
+    With `ef21` a node and its receivers hold an estimate h of its value, from h = 0 on. The node
+    sends the compressed difference, and the receivers use the new h for the value:
 
         h <- h + C(v - h)
 
-    Where values stand still, h tends to them, so that workers with optima of their own reach the
-    minimum of their mean loss, where `ef` at a constant rate stays near it. Both need a C of
-    |v - C(v)|^2 <= (1 - delta) |v|^2 for a delta > 0, of the whole vector. With `none` the rest is
-    lost. Each node has its own memory, which restarts with the node's role after a crash.
+    Where values stand still, h tends to them. So workers whose optima differ reach the minimum of
+    their mean loss, where `ef` at a constant rate stays near it.
+
+    Both need a C of |v - C(v)|^2 <= (1 - delta) |v|^2 for a delta > 0, of the whole vector. With
+    `none` what C leaves out is lost. Each node has its own memory, which restarts with the node's
+    role after a crash.
 
     name      C                                       delta  size in models, for d numbers
     top_k     the k of greatest magnitude             k / d  2 k / d, with indices of 32 bits
@@ -190,7 +193,7 @@ class Compress(Settings):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the sum of messages has the size of one."""
+        """Whether the sum of several messages can be sent in the size of one message."""
         return self.name == "random_k"
 
     def size(self, params: int) -> float:

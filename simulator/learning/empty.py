@@ -1,4 +1,4 @@
-"""The weights of no parameters, for runs without learning."""
+"""Weights without parameters, for runs without learning."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -174,7 +174,7 @@ class Gradient(Read):
         return losses_of([self])[0]
 
     def release(self) -> None:
-        """Free the memory of weights and value, for which nothing will ask again.
+        """Free the memory of weights and value, which are not needed again.
 
         Otherwise a worker would hold the memory of all its local steps until its gradients are
         applied. The losses stay; `weights` are `(ensemble, 0)` then.
@@ -313,6 +313,6 @@ def losses_of(gradients: Sequence[Gradient]) -> "list[Tensor]":
 
 
 def mean_gradient(gradients: Sequence[Gradient]) -> GradientPromise:
-    """The mean of one worker's gradients; it counts the mini-batches that are not applied yet."""
+    """The mean of one worker's gradients; it counts as many mini-batches as are in flight."""
     new = sum(gradient.status == IN_FLIGHT for gradient in gradients)
     return gradients[0].map(lambda *values: mean(values), *gradients[1:], batches=new)

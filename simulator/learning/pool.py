@@ -1,4 +1,4 @@
-"""Every gradient in flight, evaluated together.
+"""A pool of the gradients in flight, which it evaluates together.
 
 A gradient depends only on its weights and its mini-batch, so its arithmetic can wait until the
 value is first needed, and then other gradients in flight can be evaluated with it. A gradient whose
@@ -26,7 +26,7 @@ from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model, Piece, Stamp
 
 CALLS_AHEAD = 4
-"""The size of a call in lanes while few gradients go unused."""
+"""The size of a call in multiples of the task's lanes, while few gradients go unused."""
 MEMORY = 4.0 * 2**30  # bytes
 PROMISE_SHARE = 0.25  # of a GPU's free memory, for promises; calls take half of the rest
 FREE: dict[str, Callable[[torch.device], float]] = {
@@ -34,7 +34,7 @@ FREE: dict[str, Callable[[torch.device], float]] = {
 }
 """Free bytes of a type of device."""
 MAX_UNUSED_SHARE = 0.05
-"""The largest share of evaluated but unused gradients at which calls are so long."""
+"""The largest share of evaluated but unused gradients at which a call has that size."""
 
 
 def memory_for(start: Tensor) -> float:
@@ -46,7 +46,7 @@ def memory_for(start: Tensor) -> float:
 
 
 class GradientPool:
-    """Every gradient in flight, evaluated together when the first value is needed.
+    """Holds every gradient in flight, and evaluates them together when a value is needed.
 
     Args:
         task: computes gradients.

@@ -24,7 +24,7 @@ class Layer(Protocol):
         name: what a cut calls it.
         params: entries of the parameter vector; the layers' follow each other.
         activations: numbers that one mini-batch sends on to the next layer.
-        work: how much computing it is, in any unit.
+        work: the amount of its computation, in any unit; only ratios between layers count.
     """
 
     @property
@@ -143,7 +143,7 @@ class Task(Protocol):
 
 
 class EqualLayer(NamedTuple):
-    """A layer of `Timing`."""
+    """One of the layers of a `Timing` task, all of which have the same size and work."""
 
     name: str
     params: int

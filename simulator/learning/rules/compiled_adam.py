@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MIN_ENTRIES = 2**16
-"""The least `ensemble x params`: for one LeNet-5 calls take what passes save."""
+"""The least `ensemble x params`; for a single LeNet-5 the calls cost the time that passes save."""
 LOOPS_HEADER = """
 from numba import njit
 

@@ -19,7 +19,7 @@ class Compensation(Protocol):
 
     Attributes:
         shared: whether all workers' gradients share one state, instead of one a worker; False for a
-            compensation that does not say it.
+            compensation without this attribute.
     """
 
     shared: ClassVar[bool] = False

@@ -25,10 +25,10 @@ class HeLoCo(Settings):
         else                |D| u' / |u'|,    u' = (1 - l) u + l v,    l = min(k_d (1 - c) conf, 1)
 
     and then m <- mu m + (1 - mu) D, w <- w - outer_lr (D + mu m), for the mu of `outer_momentum`.
-    A change that opposes m is shortened along it, and one across it turned towards it at its
-    length. The momentum is a mean, so that a rate is not one of `diloco`. Where m = 0, a change
-    stays as it is. Vectors and matrices are corrected one by one, and the whole model at once where
-    the task has none.
+    A change that opposes m loses a part of its component along m. A change across m is turned
+    towards it and keeps its length. Where m = 0, a change stays as it is. The momentum is a mean,
+    unlike that of `diloco`, whose learning rates therefore do not carry over. Vectors and matrices
+    are corrected one by one, and the whole model at once where the task has none.
 
     Source: Asif et al. (2026), arXiv 2606.00271. The equations are those of a page of formulas that
     names the paper, `aligned` and `most` those of a public implementation. The strengths k_s, k_d
@@ -36,10 +36,10 @@ class HeLoCo(Settings):
 
     Attributes:
         shrinkage: k_s, how much a change that opposes the momentum is shortened.
-        turning: k_d, how far one across it is turned.
+        turning: k_d, how far a change across the momentum is turned.
         relative: kappa, the weight of the momentum's length in the confidence.
         aligned: the cosine from which on a change stays as it is.
-        most: the largest share by which one is shortened.
+        most: the largest share by which a change is shortened.
     """
 
     shrinkage: NonNegative

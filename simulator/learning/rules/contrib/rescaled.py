@@ -23,15 +23,14 @@ class ComputeTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Rescaled(Uncompensated):
-    """A gradient counts as much as its worker takes for it, over the mean of all workers' times.
+    """A gradient is weighted by its worker's compute time, over the mean of all workers' times.
 
         w <- w - lr (tau_i / mean_j tau_j) g_i(w_read)
 
-    with tau_i the compute time of worker i. So each worker contributes equally per second, and
-    where workers' losses differ, it tends to the minimum of their mean up to O(lr). With equal
-    times it is plain ASGD. It is for servers that take gradients of any age: where each update has
-    one gradient of every worker, it would weight slow workers more; without a server it has no
-    effect.
+    with tau_i the compute time of worker i. So each worker contributes equally per second. Where
+    workers' losses differ, w tends to the minimum of their mean up to O(lr). With equal times it is
+    plain ASGD. It is for servers that take gradients of any age: where each update has one gradient
+    of every worker, it would weight slow workers more. Without a server it has no effect.
 
     Source: arXiv 2605.13434 (2026), rescaled asynchronous SGD.
 
