@@ -25,12 +25,12 @@ Pair = tuple[int | None, int | None]
 class Change(Settings):
     """A bandwidth, a latency or both that replace the network's from one moment to another.
 
-    With a sender and a receiver, the row is about the messages between these two, and its bandwidth
-    is that of the pair's link: with `wiring: cards` a link that they cross besides the cards, with
-    `wiring: pairs` their private one. With a sender alone, it is about all that this node sends,
-    and its bandwidth that of the card's up link; with a receiver alone, about all that this node
-    receives, and the down link; with neither, about all messages and cards. A private link is as
-    fast as the slower of the two cards would be, also where those change.
+    With a sender and a receiver, it applies to the messages from one to the other, and its
+    bandwidth is that of the pair's link: with `wiring: cards` a link that they cross besides the
+    cards, with `wiring: pairs` their private link. With a sender alone, it applies to all messages
+    from that node, and to its card's up link. With a receiver alone, it applies to all messages to
+    that node, and to its card's down link. With neither, it applies to all messages and all cards.
+    A private link is as fast as the slower of the two cards would be, also where those change.
 
     Attributes:
         sender: a rank, -1 is the server; None is any.

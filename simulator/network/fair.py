@@ -137,7 +137,7 @@ class MaxMin:
                 self._release(link)
 
     def _release(self, link: Link) -> None:
-        """Move the messages over `link` to a star."""
+        """Move the messages over `link` to the `ProcessorSharingStar` of that link."""
         for flow in link.flows:
             self._hand_over(flow)
         self._star(link).join(link.flows)

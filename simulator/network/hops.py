@@ -61,15 +61,15 @@ MAX_ROUTES = 64
 
 
 class Hops:
-    """The time of a message between two workers that is alone on its links.
+    """The times of messages between workers, each alone on its links.
+
+    On private links that holds for every message of a collective in lock step. On cards it holds in
+    a rotation, where each node sends to one node and receives from one.
 
     Attributes:
         even: whether all messages of a size take the same time.
-        private: whether any two nodes have a link of their own.
-        rotates: whether they are even, and complete when they arrive.
-
-    On private links every message of a collective in lock step is; on cards those of a rotation, in
-    which each node sends to one node and receives from one.
+        private: whether any two nodes have a private link, or bandwidth is unlimited.
+        rotates: whether messages are even, and a send is complete when its message arrives.
     """
 
     def __init__(self, network: Network, workers: int, model_bytes: float) -> None:

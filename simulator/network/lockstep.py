@@ -35,12 +35,14 @@ The entries: its moment (s); the moment (s) at which it is scheduled; the moment
 event that schedules it was scheduled itself; the number of its message in the order of sending;
 what happens; the rank of the node that it lets go on; the phase of the message.
 
-The receiver has received the message; then, in the same event of the clock, the sender knows that
-it has arrived; or it knows that the last byte has left. A node joins as if it had received a
-message of phase -1.
+What happens is `RECEIVED`, the receiver has the message; `ARRIVED`, the sender knows that it has
+arrived, in the same event of the clock; or `LEFT`, the sender knows that its last byte has left. A
+node joins as if it had received a message of phase -1.
 """
 Joins = Sequence[tuple[int, float, float]]
-"""The ranks that begin the first step, in order, when (s), and since when that was scheduled (s)."""
+"""For each node that begins the first step, in order: its rank, the moment (s), and the moment (s)
+at which that was scheduled.
+"""
 
 
 @dataclass
@@ -321,8 +323,8 @@ def bytes_of_rotation(
     """The bytes that nodes have sent up to the moment `until` (s), as `LockStep` counts them, in
     steps from each node to the next over equal links.
 
-    Others of the `workers` nodes have not joined. Their moments are NaN, and so are those of the
-    nodes that wait for them.
+    Of the `workers` nodes only those in `joins` have begun. The moments of all others are NaN, and
+    so are those of the nodes that wait for them.
     """
     ready = np.full(workers, math.nan)
     for rank, time, _ in joins:

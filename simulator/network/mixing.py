@@ -59,9 +59,9 @@ def metropolis(topology: Topology, sender: int, receiver: int, step: int, worker
 
 
 def weights(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """The graph's edge weights, each the share of its sender's model; the sender keeps the rest.
+    """The weight of the edge: the share of its model that a sender gives away along it.
 
-    Column stochastic.
+    The sender keeps the rest, so that the matrix is column stochastic.
     """
     return topology.share(sender, receiver, workers)
 

@@ -53,7 +53,8 @@ class NestedMaxMin(MaxMin):
     def is_star(self, link: Link) -> bool:
         """Whether `link` is the only shared bottleneck of its messages.
 
-        Every other link that two or more of them share is no slower, and carries no others.
+        That is so if every other link that two or more of them share is no slower than `link`, and
+        carries no other messages.
         """
         checked = {link}
         for flow in link.flows:
@@ -172,9 +173,9 @@ class NestedFairSharing(FairSharing):
     """As `FairSharing`, for messages over several shared links: a rack's trunk and a server's card.
 
     With b_l the bandwidth of link l: if all messages over link m also cross link l, and b_l <= b_m,
-    then m never limits them before l does. So messages that all cross l form a star at l where
-    every other link that they share is as fast and carries no others, as the trunks of racks on the
-    way to a server's card.
+    then m never limits them before l does. So messages that all cross l form a star at l if every
+    other link that they share is at least as fast and carries no other messages, such as the trunks
+    of racks on the way to a server's card.
 
     Messages outside stars, as between random racks, are in a `CompiledMaxMin` once many rates have
     changed.

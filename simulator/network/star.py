@@ -227,7 +227,7 @@ class ProcessorSharingStar:
 
 
 def earliest(ends: list[StarEntry], bound: bool) -> StarEntry | None:
-    """The first entry of a heap of ends that is up to date; outdated ones before it are removed."""
+    """The first up-to-date entry of the heap `ends`; outdated entries before it are removed."""
     while ends and (ends[0][0] != ends[0][2].end or ends[0][2].bound != bound):
         heappop(ends)
     if ends:

@@ -95,7 +95,7 @@ class Transport:
         self._departures: dict[Any, Departure] = {}  # of messages with bytes still to leave
         self._under_way = 0
         self._most_under_way = MANY_MESSAGES + 4 * workers**2
-        self._leaving: list[float] = []  # when messages under way will have left, if known (s)
+        self._leaving: list[float] = []  # moments (s) at which messages leave, where known
         self._most_leaving = MANY_MESSAGES  # above it, those that have left are removed
         self._departed = Departure(env)
         # It has fired, as None says: one event for all messages that have left.
@@ -235,7 +235,7 @@ class Transport:
         )
 
     def _forget_departed(self) -> None:
-        """Count out the messages that have left by now: amortised, a step for each."""
+        """Count the messages that have left by now as gone: amortised, one step per message."""
         now = self._env.now
         leaving = [moment for moment in self._leaving if moment > now]
         self._under_way -= len(self._leaving) - len(leaving)

@@ -275,10 +275,11 @@ def _check_first_row(cells: Sequence[Sequence[str]]) -> None:
 
 
 def _from_neighbours(nx: Any, rows: NumberedRows, directed: bool) -> Any:
-    """Lists of neighbours: networkx writes a line for each node, which begins with it.
+    """The graph of lists of neighbours, as networkx writes them: each line is a node, then its
+    neighbours.
 
     Raises:
-        ValueError: the lines are something else: a node has no line, or two.
+        ValueError: the lines are no such lists: a node has no line, or two.
     """
     lists: dict[str, Sequence[str]] = {}
     for number, (node, *neighbours) in rows:
