@@ -64,8 +64,8 @@ class Clock(Environment):
     messages, and a heap of 65,536 entries would be slow. SimPy's own `run` and `step` do not see
     that queue: `run_to_end` runs the clock.
 
-    Void events do not keep the clock running: cancelled ones, limits and evaluations. Cancelled ones
-    wait in the queue for their moment, since a heap gives up only its first entry. If they were
+    Void events do not keep the clock running: cancelled events, limits and evaluations. A cancelled
+    event stays in the queue, since a heap can remove only its first entry. If such events were
     never removed, time-outs longer than the run would fill the memory.
 
     Attributes:
@@ -229,7 +229,8 @@ class Clock(Environment):
     def _remove_cancelled(self) -> None:
         """Remove cancelled events from the heap, which leaves the order of all others.
 
-        The next removal is due after as many as there are other events: amortised, a step for each.
+        The next removal is due once about as many events are cancelled as others are in the queue:
+        amortised, one step per event.
         Limits and evaluations are not counted, so that a run that continues with another limit has
         the same queue.
         """

@@ -11,15 +11,16 @@ from laggard.simulator.timing.distributions.distribution import check_seconds, i
 class Members(Settings):
     """The times at which workers join, leave and come back, as spot instances and volunteers do.
 
-    Each worker is away up to `start`, then in turn up for `uptime` and away for `downtime`. A law
-    is drawn each time, and each worker has random streams of its own. In the long run
-    P E[uptime] / (E[uptime] + E[downtime]) of P workers are up.
+    Each worker is away up to `start`, then in turn up for `uptime` and away for `downtime`. Where
+    these are distributions, each time is drawn, and each worker has its own random streams. In the
+    long run P E[uptime] / (E[uptime] + E[downtime]) of P workers are up.
 
-    A worker leaves in order: once its time is up it begins no mini-batch, and it goes when all that
-    it has computed has arrived. So it loses nothing, where a crash loses both. It keeps no model: a
-    newcomer reads that of the server or, without one, of the lowest rank that is up, with the state
-    of the optimiser where nodes share it. The read crosses the network. Nodes without a server meet
-    again at each leave and each return (`on_crash`, `restart_seconds`).
+    A worker leaves in order: once its uptime is over it begins no mini-batch, and it goes when all
+    its messages have arrived. So it loses neither work nor messages, as it would in a crash. It
+    keeps no model. When it returns it reads the model of the server or, without one, of the lowest
+    rank that is up, with the state of the optimiser where nodes share it. The read crosses the
+    network. Nodes without a server meet again at each leave and each return (`on_crash`,
+    `restart_seconds`).
 
     Attributes:
         start: when a worker first joins (s): a number, or a law that is drawn for each worker.

@@ -139,7 +139,7 @@ class Markov(Group):
 
     @property
     def speed(self) -> float:
-        """The mean speed, as a fraction of full speed."""
+        """The mean speed over time, as a fraction of full speed."""
         slow = self.slow_for / (self.slow_for + self.fast_for)
         return 1 - slow + slow / self.factor
 

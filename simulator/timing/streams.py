@@ -10,7 +10,9 @@ COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATE
     range(11)
 )
 START, UPTIME, DOWNTIME = range(11, 14)
-"""Purposes. Another worker or algorithm changes no other (purpose, rank) stream."""
+"""The purposes of random streams. A stream depends only on the seed, its purpose and its rank:
+further workers, or another algorithm, do not change it.
+"""
 
 
 def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
