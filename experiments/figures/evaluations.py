@@ -199,7 +199,7 @@ def consensus(
         x: `time`, `updates`, `samples`, `epoch` or `bytes`.
 
     Raises:
-        ValueError: another x, or in no result does each node have a model.
+        ValueError: `x` is unknown, or there is no result in which each node has a model.
     """
     measured = [result for result in as_sequence(results) if "consensus" in result.metrics]
     if not measured:

@@ -217,7 +217,7 @@ def _leave_out_times(values: Mapping[str, Any], keys: Sequence[str]) -> Mapping[
 
 
 def imposed_order(run: RealRun, spec: RunSpec) -> NDArray[np.float64]:
-    """The weights `(1, params)` that a simulation learns in the order of arrival of a real run.
+    """The final weights `(1, params)` of a simulation with a real run's order of arrivals.
 
     The n-th gradient that the server applied is computed at n seconds. So a worker's gradient takes
     as many seconds as gradients were applied since the worker's last one.

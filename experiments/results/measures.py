@@ -60,7 +60,7 @@ MEASURES = {
 `time_to` of P workers, and P' the fewest that were swept, `speedup` is T(P') / T(P) and
 `efficiency` P' / P times that, at the same seed. `up` is the mean number of workers that are not
 down; `goodput` the mini-batches that were applied, over those that all P workers had time for,
-each in the mean of the law. An `efficiency` and a `goodput` may exceed 1. `throughput` is the
+each at the mean compute time. An `efficiency` and a `goodput` may exceed 1. `throughput` is the
 samples of applied mini-batches a virtual second, over the whole run.
 """
 CURVES = {

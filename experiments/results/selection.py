@@ -1,6 +1,7 @@
 """The best setting of a grid: each method at its own best learning rate.
 
-No seed reports a setting that it helped to choose: for each seed the others choose.
+The other seeds choose the setting that a seed reports. A seed chooses for itself only if no other
+seed has one of its settings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

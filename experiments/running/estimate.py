@@ -24,7 +24,7 @@ START_UP_SECONDS = 3.0
 WRITING_SECONDS = 0.15
 """Time in which a run's files are written."""
 BYTES_PER_ROW = 130
-"""Memory of a gradient until its run's tables are written."""
+"""Memory (bytes) that a gradient's row takes until the tables of its run are written."""
 MULTIPLICATIONS_PER_SECOND = 5e9
 """The speed of one core."""
 CYCLE_SECONDS, UPDATE_SECONDS = 3e-5, 1e-4

@@ -58,7 +58,7 @@ list receives the runs that started.
 CONNECT_SECONDS = 10.0
 """The time for which a cluster's address is tried (s)."""
 KILL_INTERVAL = 0.05
-"""Seconds between two looks for workers to be killed after an interrupt."""
+"""Seconds between two checks for workers that are to be killed after an interrupt."""
 MAX_WORKER_DEATHS = 3
 """Deaths of workers after which a run fails: two while other runs go on, the last one alone."""
 
@@ -316,7 +316,7 @@ def _kill_workers(interrupts: list[int], over: threading.Event) -> None:
 
 
 def _loky(jobs: int, stack: ExitStack) -> RunRound:
-    """Processes of this machine."""
+    """Start loky's worker processes on this machine."""
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
 
@@ -349,7 +349,7 @@ def _remove_semaphores() -> None:
 
 
 def _dask(jobs: int, stack: ExitStack) -> RunRound:
-    """The cluster of the current client or of DASK_SCHEDULER_ADDRESS, else local processes."""
+    """Use the cluster of the current client or of DASK_SCHEDULER_ADDRESS, else local processes."""
     import dask
     from distributed import Client, default_client
     from joblib import parallel_config
@@ -371,7 +371,7 @@ def _dask(jobs: int, stack: ExitStack) -> RunRound:
 
 
 def _ray(jobs: int, stack: ExitStack) -> RunRound:
-    """The cluster that this process has joined or that of RAY_ADDRESS, else local processes."""
+    """Use the cluster that this process has joined or that of RAY_ADDRESS, else local processes."""
     import ray
 
     if not ray.is_initialized():

@@ -252,7 +252,7 @@ def starved_ranks(spec: RunSpec, budget: CpuBudget) -> list[int]:
 
 
 def _unused_ranks(config: Config, ties: Literal["rank", "random"]) -> set[int]:
-    """The workers none of whose gradients is applied within 50 updates."""
+    """The workers without an applied gradient in the first 50 updates."""
     workers = config.cluster.workers
     cluster = replace(config.build_cluster(), ties=ties)
     if cluster.network.message_bytes is None:

@@ -68,7 +68,7 @@ def published() -> Mapping[str, Published]:
 
 
 def nearest_measured(cluster: Cluster) -> str:
-    """The measured cluster that is nearest in workers and bandwidth, and the error of predictions.
+    """The measured cluster nearest to `cluster`, as text, and how well laggard predicts its times.
 
     The distance is |log(P / P')| + |log(B / B')|, for P workers with cards of B bytes/s.
     """
