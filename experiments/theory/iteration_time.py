@@ -90,8 +90,10 @@ def model_bytes(result: Result) -> float:
 
 
 def seconds_theory(result: Result) -> float | None:
-    """Seconds an update of P workers takes by theory, with t_c constant, N bytes, latency alpha,
-    beta seconds a byte.
+    """The seconds of one update by theory, for P workers; None where no closed form holds.
+
+    On a network that takes time, with t_c constant seconds for a mini-batch, equal cards, N bytes a
+    model, latency alpha and beta seconds a byte:
 
     all_reduce                   t_c + the collective's (`COLLECTIVE_SECONDS`)
     sync_ps, fair                t_c + 2 alpha + 2 P N beta
@@ -101,34 +103,39 @@ def seconds_theory(result: Result) -> float | None:
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); any H: see `OverlapSGP`;
                                  fifo, or fair where no two messages share a card
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta)
-    the same, adapting first     t_c + alpha + 2 N beta; so do d2 and qg_dsgdm
-    gradient_tracking, likewise  t_c + alpha + 4 N beta
+    the same, adapting first     t_c + alpha + 2 N beta; d2 and qg_dsgdm likewise
+    gradient_tracking on a ring  t_c + alpha + 4 N beta, P > 2
     p3, fair                     its recursion over the layers (`communication`)
-    priority_all_reduce          the same, where the first node ends a collective with the last
+    priority_all_reduce          likewise, where the first node ends a collective with the last
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
 
-    These hold with either sharing where none is named. 2 alpha is the latency to the server and
-    back; r, u and q its seconds to take in a message, to update and to reply, 0 for all other
-    methods.
+    Where no sharing is named, both have the same seconds. 2 alpha is the latency to the server and
+    back. The server takes r seconds to receive a message, u to update and q to reply; only
+    async_ps has a form in which they are not 0.
 
-    On a free network, also for other distributions and uneven workers, with X_i the seconds of
-    worker i and mu_i = 1 / E[X_i]:
+    On a free network workers may be uneven, and their times may have other distributions. With X_i
+    the seconds of a mini-batch of worker i and mu_i = 1 / E[X_i]:
 
-    k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
-    sync_ps, all_reduce          E[X_(P:P)]; so do p3, priority_all_reduce, power_sgd and
-                                 majority_vote
-    async_ps, soft_sync          K / sum_i mu_i; workers' rates add up, K gradients an update
+    k_sync                       E[X_(K:P)], the K-th to finish; with K < P only if `cancel`
+    sync_ps, all_reduce          E[X_(P:P)]; p3, priority_all_reduce, power_sgd and majority_vote
+                                 likewise
+    async_ps, soft_sync          K / sum_i mu_i: workers' rates add up, K gradients an update; dana
+                                 and dana_slim likewise, K = 1
     adpsgd, adpsgd_overlap       P / sum_i mu_i, for a step of every node
-    k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential
-    dpsgd, sgp, osgp             max_i X_i, if times are constant: all wait for the slowest; so do
-                                 gradient_tracking, d2, qg_dsgdm, relay_sgd, choco
-    local_sgd, diloco            H max_i X_i, if times are constant
+    k_async                      E[X_(K:P)], if times are exponential; as async_ps for K = 1
+    k_batch_sync                 K / sum_i mu_i, if times are exponential
+    dpsgd, sgp, osgp             max_i X_i, if times are constant: all wait for the slowest;
+                                 gradient_tracking, d2, qg_dsgdm, relay_sgd and choco likewise
+    local_sgd, diloco            H max_i X_i, if times are constant and all workers are awaited
     naive, gpipe, 1f1b           max_r T_r (`computation`), if times are constant
     async_pipelines              1 / sum_r (1 / T_r), if times are constant
 
-    None where none of them holds: other distributions or settings, slowdowns that change, unequal
-    cards, private wires, a network that changes, a server whose work takes time, gradients in
-    buckets on a network that takes time, compressed messages.
+    Rates add up only if all machines have the same mean and times are drawn independently: not for
+    `two_level_gamma`, nor for a trace.
+
+    None in all other cases: slowdowns that change, unequal cards, private wires, a network that
+    changes, a server whose work takes time, gradients in buckets on a network that takes time,
+    compressed messages, and other distributions or settings.
 
     Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv
     1604.00981 (backups).
