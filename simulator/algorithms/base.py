@@ -90,7 +90,8 @@ class Algorithm(Settings):
         return False
 
     def restart_group(self, rank: int, workers: int) -> Sequence[int]:
-        """The workers that start their roles again once `rank` is back from a crash, and all are up.
+        """The workers that start their roles again once `rank` is back from a crash, and all are
+        up.
 
         By default `rank` alone, or nobody where the method does not readmit it. The other workers
         of the group lose their work, as in a crash.

@@ -23,8 +23,8 @@ class DPSGD(Averaging, Elastic):
         x_i <- sum_j W_ij (x_j - lr g_j(x_j))    by adapt_then_combine
 
     with W doubly stochastic. On a ring a step takes max(t_c, alpha + 2 N beta) seconds by the
-    first, and t_c + alpha + 2 N beta by the second, for N bytes, latency alpha, beta seconds a byte,
-    one card per node with either `sharing`, and gradients of t_c seconds.
+    first, and t_c + alpha + 2 N beta by the second, for N bytes, latency alpha, beta seconds a
+    byte, one card per node with either `sharing`, and gradients of t_c seconds.
 
     combine_then_adapt sends before it computes, so that messages and gradient overlap; `mixings` is
     1, since the model is averaged between read and step. adapt_then_combine equals `sgp` without
@@ -32,8 +32,8 @@ class DPSGD(Averaging, Elastic):
     gradient (SGD, momentum, Nesterov), it equals `sync_ps`.
 
     Each node keeps its own state of the optimiser. W does not depend on the nodes' numbers of
-    samples. Staleness 0. With `on_crash: shrink` the graph is that of the nodes that are up, and may
-    fall apart.
+    samples. Staleness 0. With `on_crash: shrink` the graph is that of the nodes that are up, and
+    may fall apart.
 
     Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
     (2012), arXiv 1111.0034.

@@ -18,16 +18,17 @@ from laggard.simulator.network.mixing import ROUNDING, matrix, mixing
 class D2(Averaging):
     """D2: decentralised SGD that corrects each node by all that averaging has changed of its model.
 
-        x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j')),    x_j', lr' of the step before
+        x_i <- sum_j W_ij (2 x_j - x_j' - lr g_j(x_j) + lr' g_j(x_j'))
 
-    and the first step of `dpsgd` with adapt_then_combine. The sum of all models changes by -lr
-    sum_i g_i in every step, under any schedule. Where the nodes' losses differ, they stand still
-    only at the minimum of the mean loss, which `dpsgd` misses. -lr g stands for the optimiser's
-    step, which must be linear in the gradient: SGD, also with momentum, or Nesterov. On the
-    complete graph with weights 1/P and `lazy: false` it is `sync_ps`. Staleness 0.
+    with x_j' and lr' of the step before. The first step is that of `dpsgd` with adapt_then_combine.
+    The sum of all models changes by -lr sum_i g_i in every step, under any schedule. Where the
+    nodes' losses differ, they stand still only at the minimum of the mean loss, which `dpsgd`
+    misses. -lr g stands for the optimiser's step, which must be linear in the gradient: SGD, also
+    with momentum, or Nesterov. On the complete graph with weights 1/P and `lazy: false` it is
+    `sync_ps`. Staleness 0.
 
-    It needs a symmetric W that stays the same and has no eigenvalue of -1/3 or below. W of a ring of
-    an even number of nodes has -1/3, at which noise never decays.
+    It needs a symmetric W that stays the same and has no eigenvalue of -1/3 or below. W of a ring
+    of an even number of nodes has -1/3, at which noise never decays.
 
     On a ring of more than two nodes a step takes t_c + alpha + 2 N beta, for N bytes, latency
     alpha, beta seconds a byte, one card per node with either `sharing`, and gradients of t_c

@@ -152,7 +152,9 @@ class Stream:
         self._under_way = 0
 
     def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
-        """Queue `send` and call it in its turn; it sends a slice of `layer` as one or more messages."""
+        """Queue `send` and call it in its turn; it sends a slice of `layer` as one or more
+        messages.
+        """
         self._waiting.put(layer, send)
         if not self._under_way:
             self._send_next()

@@ -17,7 +17,8 @@ from laggard.simulator.learning.rules.scalars import Scalar, cast, complement, r
 class QGDSGDm(Averaging):
     """QG-DSGDm: decentralised SGD with quasi-global momentum, for nodes whose data differ.
 
-        x_i <- sum_j W_ij (x_j - lr (g_j(x_j) + b m_j));    m_i <- mu m_i + (1 - mu) (x_i' - x_i) / lr
+        x_i <- sum_j W_ij (x_j - lr (g_j(x_j) + b m_j));
+        m_i <- mu m_i + (1 - mu) (x_i' - x_i) / lr
 
     where x_i' is the model before the step. So m_i follows the movement of the average, not the
     gradients of the node's own data. b is the momentum of the rule's optimiser, SGD or Nesterov;

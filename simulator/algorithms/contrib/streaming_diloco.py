@@ -29,13 +29,14 @@ DUE, MERGED = "due", "merged"
 class StreamingDiLoCo(OuterOptimizer, Compressing, Reducing):
     """Streaming DiLoCo: every H / F steps one of F fragments is averaged, while nodes compute on.
 
-        d = X^p - (1/P) sum_i x_i^p;    b <- momentum b + d;    X^p <- X^p - outer_lr (d + momentum b);
+        d = X^p - (1/P) sum_i x_i^p;    b <- momentum b + d;
+        X^p <- X^p - outer_lr (d + momentum b);
         x_i^p <- keep x_i^p + (1 - keep) X^p
 
     x_i is the model of node i, X the global model, b the outer momentum, and p the fragment. After
     every H / F local steps the nodes average the next fragment by a collective, and make DiLoCo's
-    outer step on it (the first line, Nesterov's here). `overlap` local steps later each node merges
-    it (the second line). If the collective has not ended, the node waits.
+    outer step on it, Nesterov's here. `overlap` local steps later each node merges it (the last
+    line). If the collective has not ended, the node waits.
 
     With one fragment, no overlap and keep 0 it is `diloco_all_reduce` with equal weights.
 
