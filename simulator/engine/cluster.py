@@ -26,11 +26,11 @@ class Cluster(Settings):
         slowdowns: slowdowns of workers, whose factors multiply, and crashes: one item each, or many
             in a `Recorded`.
         network: links and topology; free by default.
-        apply_seconds: the time that one update takes the server (s); a number, or a law that is
-            drawn for every update.
+        apply_seconds: the time that one update takes the server (s): a number, or a distribution
+            from which the time of every update is drawn.
         receive_seconds: the time in which the server receives a message of one model (s), and does
-            nothing else; m models take m times as long. A number, or a law that is drawn for every
-            message.
+            nothing else; m models take m times as long. A number, or a distribution from which the
+            time of every message is drawn.
         reply_seconds: likewise, the time in which it sends a message (s). The message departs when
             the server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
@@ -123,7 +123,7 @@ class Cluster(Settings):
 
     @property
     def has_crashes(self) -> bool:
-        """Whether a node is ever down: a worker or a server that crashes, or a worker that is away."""
+        """Whether a node is ever down: a worker or server crashes, or a worker is away."""
         return bool(self.crashes or self.server_crashes or self.members.change)
 
     def _check_part(self, key: str, check: Callable[[int], None]) -> None:

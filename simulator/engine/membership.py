@@ -1,4 +1,4 @@
-"""Workers that join, leave and come back by laws: when they do, and how they read a model."""
+"""Workers that join, leave and come back at drawn times, and read the model of another node."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ MODEL = "the model, for a newcomer"
 
 
 class Membership:
-    """The leaves and returns of all workers whose times are laws.
+    """The leaves and returns of workers, at the times of `cluster.members`.
 
     Attributes:
         leaving: the workers whose uptime is over, and that have not left.

@@ -111,14 +111,14 @@ class Node(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of the model's parameters by name, in their order; none if the task has none."""
+        """The shapes of the model's parameters by name, in order; empty if the task has none."""
         ...
 
     @property
     def apply_seconds(self) -> float:
         """Seconds of one update at the server, for `yield node.work(node.apply_seconds)`.
 
-        A law is drawn at each access.
+        Each access draws new seconds where they are a distribution.
         """
         ...
 

@@ -23,7 +23,7 @@ class Regrouping:
 
     A crash stops them all: the step under way is lost, its gradients are dropped. They meet, and
     start their roles again from their last updates. A node that returns to a group that has shrunk
-    joins it between two steps, with the model of the lowest rank. A node that leaves by a law goes
+    joins it between two steps, with the model of the lowest rank. A node whose uptime is over goes
     between two steps, so that no step is lost.
     """
 

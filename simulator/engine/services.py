@@ -54,7 +54,7 @@ class Services(Protocol):
         log: the record of messages, a row each; None if they are not recorded.
         lock_step: computes whole rounds of a collective; None where messages decide their times.
         recoveries: the recoveries of servers; None if no server crashes.
-        membership: the leaves and returns of workers by laws.
+        membership: the leaves and returns of workers at drawn times.
         choices: the random stream of a rank, for choices that an algorithm makes.
         crashes: whether nodes crash.
         model_bytes: the size of a message of one model, in bytes.

@@ -120,9 +120,9 @@ class Network(Settings):
     Attributes:
         topology: the pairs of nodes that exchange messages; by default the method's own.
         bandwidth: the bandwidth of every card in each direction (bytes/s); infinite by default.
-        latency: the time from the departure of the last byte to its arrival (s); a number, or a law
-            that is drawn for every message. Messages from one node to another do not overtake each
-            other.
+        latency: the time from the departure of the last byte to its arrival (s): a number, or a
+            distribution from which the time of every message is drawn. Messages from one node to
+            another do not overtake each other.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is
             a queue in order of arrival at that link.
         wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private

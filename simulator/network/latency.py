@@ -13,7 +13,7 @@ from laggard.simulator.timing.streams import LATENCY, StoredStream
 
 
 class Latencies:
-    """The latencies of messages, where they are drawn from a law or change over time.
+    """The latencies of messages, where they are drawn from a distribution or change over time.
 
     Messages from one node to another arrive in the order in which their last bytes leave: with t_k
     the moment at which the last byte of message k leaves and l_k its latency, it arrives at max(t_k

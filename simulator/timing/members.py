@@ -1,4 +1,4 @@
-"""Workers that join late, leave, and come back, at times by laws."""
+"""Workers that join late, leave, and come back, at fixed or drawn times."""
 
 from dataclasses import dataclass
 
@@ -16,14 +16,15 @@ class Members(Settings):
     long run P E[uptime] / (E[uptime] + E[downtime]) of P workers are up.
 
     A worker leaves in order: once its uptime is over it begins no mini-batch, and it goes when all
-    its messages have arrived. So it loses neither work nor messages, as it would in a crash. It
+    its messages have arrived. A crash would lose work and messages; a leave loses neither. It
     keeps no model. When it returns it reads the model of the server or, without one, of the lowest
     rank that is up, with the state of the optimiser where nodes share it. The read crosses the
     network. Nodes without a server meet again at each leave and each return (`on_crash`,
     `restart_seconds`).
 
     Attributes:
-        start: when a worker first joins (s): a number, or a law that is drawn for each worker.
+        start: when a worker first joins (s): a number, or a distribution from which each worker's
+            time is drawn.
         uptime: the time for which a worker stays (s); null is for ever.
         downtime: the time for which a worker that has left is away (s); null is for ever.
     """
