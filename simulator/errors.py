@@ -37,7 +37,8 @@ def bounded(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Raise `InvalidSettingError` unless `owner.field` is in range; of a tensor or a list, each item.
+    """Raise `InvalidSettingError` unless `owner.field` is in range; of a tensor or a list, each
+    item.
 
     With `whole` it must be a whole number.
 

@@ -85,8 +85,8 @@ FOLD = 1024
 FOLD_ON_GPU = 64 * FOLD
 STACKED = 32
 """Losses that become one tensor. Each of 1,024 small tensors may lie behind a block that a larger
-one has left, and glibc uses no such block again for a tensor of that size: an ensemble of 64 LeNet-5
-grew by 10 MB with each update.
+one has left, and glibc uses no such block again for a tensor of that size: an ensemble of 64
+LeNet-5 grew by 10 MB with each update.
 """
 
 
@@ -121,7 +121,7 @@ class Learning:
         self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)
 
     def all_reached(self, accuracy: float) -> bool:
-        """Whether each member has had this accuracy at an evaluation, up to rounding, or diverged."""
+        """Whether each member had this accuracy at an evaluation, but for rounding, or diverged."""
         ended = ~self._diverged.isnan().any(1)
         reached = self._highest >= accuracy - ACCURACY_ROUNDING
         return bool((reached | ended).all())

@@ -46,8 +46,8 @@ class Outcome:
             `stalled`.
         progress: the progress on each axis.
         diverged: for each member the moment at which its loss ceased to be finite, or None.
-        stalled: why nothing could lead to an update, or None; after a crash that left no event, what
-            each node waits for and since when.
+        stalled: why nothing could lead to an update, or None; after a crash that left no event,
+            what each node waits for and since when.
         models: the evaluated models `(evaluations, ensemble, params)` under `Evaluate.keep_models`,
             else None.
         message_log: columns, a row per message, see `MessageLog.columns`; None where they were not

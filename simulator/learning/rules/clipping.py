@@ -81,7 +81,7 @@ class ClipValue(Settings):
         import torch
 
         limit = cast(self.value, gradient)
-        # Rounded to the gradient's precision it is infinite, as for members; torch refuses to do so.
+        # Rounded to the gradient's precision it is infinite, as for members; torch refuses that.
         if isinstance(limit, NUMBER) and limit > torch.finfo(gradient.dtype).max:
             limit = math.inf
         return gradient.clamp(-limit, limit)  # type: ignore[arg-type]  # both are numbers, or both tensors

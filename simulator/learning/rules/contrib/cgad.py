@@ -1,4 +1,4 @@
-"""CGAD: an outer Adam to whose moments late changes of a model contribute less, and then nothing."""
+"""CGAD: an outer Adam whose moments count late changes of a model less, and very late ones not."""
 
 from dataclasses import dataclass
 from math import cos, exp, pi

@@ -31,8 +31,8 @@ class Muon(Settings, Optimizer):
         X = U / |U|, five times X <- a X + (b A + c A A) X with A = X X^T;
         w <- w - lr (s X + weight_decay w),    s = sqrt(max(1, n / m)).
 
-    Without `nesterov` U = B. With `adjust: match_rms_adamw` s = 0.2 sqrt(max(n, m)), by which a step
-    is about as long as one of AdamW, so that it takes the rates of AdamW.
+    Without `nesterov` U = B. With `adjust: match_rms_adamw` s = 0.2 sqrt(max(n, m)), by which a
+    step is about as long as one of AdamW, so that it takes the rates of AdamW.
 
     A convolution is a matrix with a row for each output. Vectors, embeddings (parameters with
     `embed` in their names) and the last matrix, which makes the outputs, take AdamW's steps. The
@@ -42,8 +42,8 @@ class Muon(Settings, Optimizer):
     It needs the shapes of a network's parameters, and each of them whole on one node, as stages of
     a pipeline have them; shards, which are cut evenly, may cut one in two.
 
-    Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`, also
-    for `adjust` (there `adjust_lr_fn`).
+    Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; `torch.optim.Muon`,
+    also for `adjust` (there `adjust_lr_fn`).
 
     Attributes:
         momentum: decay of the running mean of gradients of matrices.
