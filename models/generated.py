@@ -38,7 +38,8 @@ def synthetic(
         samples: size of the training set.
         features: numbers in an input.
         classes: number of clouds.
-        separation: the distance of the centres, in standard deviations of a cloud.
+        separation: the root mean square distance of a centre from the origin, in standard
+            deviations of a cloud.
         seed: the seed of centres and samples.
 
     Raises:

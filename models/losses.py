@@ -68,7 +68,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class FunctionLoss(Objective):
-    """A function of outputs and labels."""
+    """The objective of a given loss, a function of outputs and labels."""
 
     loss: "Loss"
 

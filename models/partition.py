@@ -123,7 +123,7 @@ class Dirichlet:
 
 @dataclass(frozen=True)
 class ByWriter:
-    """Each writer's samples at one worker; writers are drawn at random, equally many for each.
+    """Each worker has all samples of some writers, equally many writers drawn at random for each.
 
     `shards` takes the writer of each sample in place of its label. With as many workers as writers,
     each worker is one client of LEAF.

@@ -39,10 +39,10 @@ def remove_statistics(module: nn.Module) -> None:
 class Recalibrated:
     """The outputs of a module with batch normalisation, as a function of its weights alone.
 
-    Each layer normalises by the averages, over the fixed mini-batches of a sample of the training
-    set, of the means and the unbiased variances that these have at these weights: what
-    torch.optim.swa_utils.update_bn finds. So a model is its parameters, an average of models can be
-    evaluated, and no output depends on how an evaluation is cut in pieces.
+    A sample of the training set is divided into fixed mini-batches. At the given weights, each
+    layer has a mean and an unbiased variance for each of them; it normalises by the averages of
+    these, as after torch.optim.swa_utils.update_bn. So a model is its parameters, an average of
+    models can be evaluated, and no output depends on how an evaluation is cut in pieces.
 
     Args:
         module: the module, in training mode and without running statistics.

@@ -106,7 +106,7 @@ class Supervised:
         if batch < 1:
             raise ValueError(f"batch = {batch}: expected at least 1")
         _check_parts(network, dataset, partition, loss)
-        # a data set of yours may lack the field
+        # a plugin's data set may lack the field
         label_kind: LabelKind = getattr(dataset, "label_kind", "classes")
         if loss is None:
             loss = OBJECTIVES[LOSS_OF_LABELS[label_kind]]()

@@ -12,7 +12,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Autograd:
-    """One model at a time. Takes over the module; weights `(params,)` come with every call."""
+    """Computes one model's gradient at a time, at the weights `(params,)` of each call.
+
+    It takes over the module, whose parameters it overwrites.
+    """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._bound = Bound(module)

@@ -42,11 +42,10 @@ class Threads:
     """A pool of threads; every model is a job of its own.
 
     A network of known layers is compiled (`compiled`), and its threads do not hold the
-    interpreter's lock; of another module each thread has a copy for autograd. A job uses its own row only, so
-    that results are bitwise independent of grouping and of thread. Two jobs per thread shorten the
-    wait for the slowest thread (by 2 to 4 % on two cores).
-    A model whose last weight is NaN has diverged: its gradient is NaN throughout, and takes no
-    time.
+    interpreter's lock; of another module each thread has a copy for autograd. A job uses its own
+    row only, so that results are bitwise independent of grouping and of thread. Two jobs per thread
+    shorten the wait for the slowest thread (by 2 to 4 % on two cores). A model whose last weight is
+    NaN has diverged: its gradient is NaN throughout, and takes no time.
 
     Sets torch's intra-op threads to one for the whole process: gradients run in parallel, which
     needs no synchronisation (two intra-op threads made a step forty times slower on a busy

@@ -1,1 +1,1 @@
-"""The gradient of a network of known layers as one compiled call, without the interpreter's lock."""
+"""The gradient of a network of known layers in one compiled call without the interpreter's lock."""

@@ -97,11 +97,12 @@ CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context")
 
 @contextmanager
 def _widest_vectors() -> Iterator[None]:
-    """Within it, LLVM uses vectors of 512 bits, which it avoids because they slowed down older CPUs.
+    """Within it, LLVM uses vectors of 512 bits, which it avoids because they slowed down older
+    CPUs.
 
-    Numba reads its settings once, when the contexts are made in which it compiles. So these are
-    contexts of our own: it does not matter who has used numba before, and others' compiled code
-    stays unchanged. Where the user has chosen a CPU, that one counts.
+    Numba reads its settings once, when it makes the contexts in which it compiles. So this uses
+    separate contexts: earlier uses of numba do not matter, and other compiled code stays unchanged.
+    If the user has chosen a CPU for numba, that one counts.
     """
     if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
         yield

@@ -44,7 +44,7 @@ def add_rows(
         y[y_places[p] + rows[m] + b] +=
             sum_k a[m * across + k * down] x[x_places[p] + terms[k] + b]
 
-    for all rows m and samples b. Of `vectors`, where compiled.
+    for all rows m and samples b. Where compiled, `vectors` replaces it.
     """
     for m in range(len(rows)):
         own = a[m * across :]
@@ -58,7 +58,7 @@ def add_rows(
 def correlate_row(
     x: Floats, places: Integers, terms: Integers, y: Floats, apart: Any, sums: Floats
 ) -> None:
-    """The sums of the first row of `correlate`. Of `vectors`, where compiled."""
+    """The sums of the first row of `correlate`. Where compiled, `vectors` replaces it."""
     for n in range(TILE_SUMS):
         for k in range(len(places)):
             for b in range(SAMPLES):
@@ -70,7 +70,8 @@ def correlate(
     x: Floats, places: Integers, terms: Integers, y: Floats, apart: Any, sums: Floats
 ) -> None:
     """The sum over places k and samples b of y[m * apart + k * SAMPLES + b] times
-    x[terms[n] + places[k] + b], for TILE_SUMS rows m and terms n; of `vectors`, where compiled.
+    x[terms[n] + places[k] + b], for TILE_SUMS rows m and terms n. Where compiled, `vectors`
+    replaces it.
 
     The samples are added up but for their places b % LANES, so that `sums` has LANES numbers for
     each (m, n).
@@ -81,7 +82,7 @@ def correlate(
 
 
 def transpose_block(x: Floats, x_apart: Any, y: Floats, y_apart: Any) -> None:
-    """y' = x for TILE rows and columns. Of `vectors`, where compiled."""
+    """y' = x for TILE rows and columns. Where compiled, `vectors` replaces it."""
     for m in range(TILE):
         for n in range(TILE):
             y[n * y_apart + m] = x[m * x_apart + n]

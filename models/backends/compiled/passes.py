@@ -1,8 +1,8 @@
 """A network's forward and backward pass, as Python for numba, in one module with `kernels`.
 
-A network is a table with a row of FIELDS a step, in numbers from the start of three arrays: of the
-weights `(params,)`, of the working memory `space`, which holds each step's output and the gradients
-in use, and of `tables` of places.
+A network is a table with a row of FIELDS integers for each step. Many of these are places, counted
+in numbers from the start of one of three arrays: the weights `(params,)`; the working memory
+`space`, with the outputs of the steps and the gradients in use; and `tables`, which hold places.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ from laggard.models.backends.compiled.kernels import (
 FIELDS = 25
 (
     KIND,
-    X,  # places in `space`: of inputs, the output and their gradients, of which GX < 0 is not needed
+    X,  # places in `space` of inputs, the output and their gradients; GX < 0 is not needed
     OTHER,
     Y,
     GX,
