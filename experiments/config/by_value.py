@@ -87,7 +87,7 @@ def _source_of(function: FunctionType) -> bytes:
 
 
 def _content(code: CodeType) -> tuple[Any, ...]:
-    """The content of a function, without its place in a file."""
+    """The content of a function's code, without its file and line."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -145,7 +145,7 @@ def _dump(value: Any) -> bytes:
 
 
 def pack_plugins(parts: Iterable[Part]) -> bytes:
-    """The plugins of `__main__` among `parts` and in their keys, for `receive_plugins` in other processes.
+    """The pickled plugins of `__main__` in `parts` and their keys, for `receive_plugins`.
 
     Raises:
         ConfigError: one of them cannot be pickled.

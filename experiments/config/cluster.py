@@ -168,7 +168,7 @@ class ClusterPart(Part):
         )
 
     def _seconds_factor(self, batch: int, operations: float | None) -> float:
-        """The seconds of a mini-batch for each second that the law draws."""
+        """The factor from a duration that the distribution draws to that of a mini-batch."""
         per, speed = self.compute.per, self.compute.speed
         if speed is None:
             return float(batch) if per == "sample" else 1.0

@@ -226,8 +226,8 @@ def _expectation(item: Mapping[str, Any]) -> str:
 
 
 def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[str, ...]:
-    """The keys of `location` that occur in `document`; pydantic puts names of union branches among
-    them.
+    """The keys of `location` that occur in `document`, without the names of union branches that
+    pydantic adds.
     """
     path: list[str] = []
     for step in location:

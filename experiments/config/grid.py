@@ -136,7 +136,7 @@ class RunSpec:
 def runs(config: Config) -> list[RunSpec]:
     """The runs of a config; each has only the axes of its ensemble under `sweep`.
 
-    Every member of every ensemble has been validated as a config of its own. The config keeps the
+    Every member of every ensemble has been validated as a separate config. The config keeps the
     list, so `load`, `validate`, `sweep` and the dry run share it.
 
     Raises:

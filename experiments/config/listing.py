@@ -220,7 +220,7 @@ def _entry_lines(name: str, title: str, part: type[Part]) -> Iterator[str]:
 
 
 def describe_entry(part: type[Part]) -> str:
-    """An entry in one line."""
+    """The first sentence, the keys and the source of an entry, in one line."""
     text = cleandoc(part.__doc__ or "")
     first_sentence = re.split(r"(?<=\.)\s|\n\n", text, maxsplit=1)[0]
     pieces = [_one_line(first_sentence), _keys(part)]

@@ -177,7 +177,7 @@ REVISIONS: dict[str, tuple[int, Callable[["Config"], bool]]] = {
     "answers after returns": (1, _answers_returning_workers),
     # a schedule in epochs counts the mini-batches of the nodes that are up (`state_among_members`)
     "epochs of members": (1, _schedules_few_members),
-    # each message of a node draws anew, also of another fragment (`Compressing.encoders`)
+    # each message of a node has its own draws, also of another fragment (`Compressing.encoders`)
     "draws of fragments": (1, _draws_for_fragments),
     # a pipeline begins again once all its stages are up (`AsyncPipelines.restart_group`)
     "returns of stages": (1, _restarts_pipelines),

@@ -388,8 +388,9 @@ class SupervisedPart(LearntPart):
         batch: samples in a mini-batch.
         partition: the division of the training set among the workers.
         validation: the share (0 to 1) of the training samples that is held out, the same samples in
-            every run. Nobody learns from them, and evaluations are of them and not of the test set,
-            so that settings can be chosen without it; tables still name the columns after the test.
+            every run. No worker learns from them, and evaluations measure them instead of the test
+            set, which then plays no part in a choice of settings. The columns of tables keep their
+            names, such as `test_accuracy`.
         loss: the loss that training minimises and evaluations measure; by default `mean_squared`
             where labels are numbers, and `binary` where they are sets.
         augment: random crops and reflections of training images.

@@ -113,8 +113,8 @@ def check_tuning(config: Config) -> None:
     """Check that the tuning runs of a config can run and that what they choose is swept.
 
     Raises:
-        ConfigError: they cannot, or it is not, or the sweep has another `task.validation`, or they
-            measure nothing that `tune.by` compares.
+        ConfigError: a tuning run is invalid, a key of `tune.over` is not swept, the sweep sets
+            another `task.validation`, or the runs measure nothing that `tune.by` compares.
     """
     if config.tune is None:
         return
