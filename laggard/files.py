@@ -1,4 +1,5 @@
-"""Reading files of other tools: bounded, compressed or not, in any Unicode encoding; names in order.
+"""Reading files of other tools: bounded, compressed or not, in any Unicode encoding; names in
+order.
 
 `simulator` and `models` share this module; it imports neither.
 """

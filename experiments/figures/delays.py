@@ -154,7 +154,7 @@ def _distributions(results: Sequence[Result], path: File, label: Label | None) -
 def draw_distributions(
     axes: Axes, lines: Sequence[Line], results: Sequence[Result], looks: Mapping[str, Look]
 ) -> None:
-    """The distribution of the staleness of applied gradients, a row per line, from above."""
+    """Draw the distributions of the staleness of applied gradients, the first line's at the top."""
     for row, line in enumerate(lines):
         look = looks[line.name]
         updates = pd.concat([results[run].updates for run in line.results])
@@ -212,7 +212,7 @@ def histogram(
     wrap: int = 50,
     theory: Theory | None = None,
 ) -> None:
-    """The distribution of the staleness of the applied gradients.
+    """Draw the distribution of the staleness of the applied gradients.
 
     Args:
         updates: rows as of `Result.updates`.

@@ -132,14 +132,14 @@ def learning(
 
     Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
     interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n), or the range of fewer than five
-    seeds, whose interval would fill the panel. Lines, and a row of panels for each value of a second
-    axis, are those of `facets`.
+    seeds, whose interval would fill the panel. Lines, and a row of panels for each value of a
+    second axis, are those of `facets`.
 
     Args:
         x: `time` (virtual), `updates`, `samples`, `epoch` or `bytes` that were sent.
 
     Raises:
-        ValueError: another x, two results that cannot be told apart, or an axis with too many
+        ValueError: `x` is unknown, two results cannot be told apart, or an axis has too many
             values.
     """
     shown = facets(as_sequence(results), label)
@@ -199,7 +199,7 @@ def consensus(
         x: `time`, `updates`, `samples`, `epoch` or `bytes`.
 
     Raises:
-        ValueError: `x` is unknown, or there is no result in which each node has a model.
+        ValueError: `x` is unknown, or no result has a model at each node.
     """
     measured = [result for result in as_sequence(results) if "consensus" in result.metrics]
     if not measured:

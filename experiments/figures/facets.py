@@ -18,7 +18,8 @@ MAX_COLOURS, MAX_PANELS, MAX_DASHES = 40, 12, 4
 MAX_COLOURS_WITH_DASHES = 8
 """Colours up to which a reader can tell dashes of one colour apart as well."""
 MAX_LINES_WITH_RATES = 8
-"""Lines of a panel up to which the learning rate has dashes: beyond, their bands hide each other."""
+"""Lines of a panel up to which the learning rate has dashes: beyond, their bands hide each other.
+"""
 MAX_NOTE = 600
 """Characters of the chosen values below a figure."""
 NAME = "name"

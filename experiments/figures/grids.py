@@ -67,10 +67,10 @@ def lr_batch(results: Runs, path: File = None) -> Figure:
 def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figure:
     """The final accuracy, or loss, over two parameters; a cell is the mean over seeds.
 
-    A panel for each setting of the other swept keys. Hatched cells diverged, in at least one seed. Over the
-    learning rate the stability limit is drawn: on a quadratic where theory knows it, the exact one
-    (`exact_limit`); else the measured one, a step line between the largest lr that learns and the
-    next, which diverges in at least one seed or ends below twice chance.
+    A panel for each setting of the other swept keys. Hatched cells diverged, in at least one seed.
+    Over the learning rate the stability limit is drawn: on a quadratic where theory knows it, the
+    exact one (`exact_limit`); else the measured one, a step line between the largest lr that learns
+    and the next, which diverges in at least one seed or ends below twice chance.
 
     Args:
         x, y: dotted keys of the config whose values differ.

@@ -301,7 +301,7 @@ def target_time(results: Runs, path: File = None, target: float | None = None) -
 
 
 def _name_setting(keys: Sequence[str], setting: Sequence[Any]) -> str:
-    """The values of `keys` as text; without keys `mean`."""
+    """The values of `keys` as text; `mean` if there are no keys."""
     texts = []
     for key, value in zip(keys, setting, strict=True):
         texts.append(label_text(value, key))

@@ -54,8 +54,9 @@ UNUSED: dict[str, dict[str, Any]] = {
 MESSAGE: dict[str, Any] = {"colors": PALETTE[3], "linewidth": 0.9, "zorder": 3}
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "none", "markersize": 9}
 PHASES = ("network down", "compute", "network up", "barrier", "queue")
-"""The way of the weights to the worker; computing; the way to the target; waiting for the other
-gradients of the same update; waiting for the update.
+"""The phases of a gradient: the transfer of the weights to the worker; the computation; the
+transfer of the gradient to its target; the wait for the other gradients of the same update; the
+wait for the update.
 """
 UNSPLIT = "network up, queue, barrier"
 """The last three phases together, if a run did not record when gradients arrived."""

@@ -336,7 +336,7 @@ def _build_rows(
 
 
 def _measure_all(results: Results, target: float) -> "pd.DataFrame":
-    """A row per run: the seconds to the target, infinite where it was missed, and other measures."""
+    """A row per run: the seconds to the target, infinite if it was missed, and other measures."""
     table = measure_runs(results, "time_to", target).rename(columns={"value": "time_to"})
     table["time_to"] = table["time_to"].fillna(np.inf)
     final = "loss"

@@ -76,8 +76,8 @@ def collect(
     """The table of numbers of a question; runs without a stored number are simulated first.
 
     Args:
-        known: the stored numbers. A new number replaces the one of the same study, setting and seed,
-            for example after a plugin was edited. All others stay.
+        known: the stored numbers. A new number replaces the one of the same study, setting and
+            seed, for example after a plugin was edited. All others stay.
 
     Raises:
         ConfigError: a study cannot be run.

@@ -236,7 +236,8 @@ def best_rates(table: pd.DataFrame, measure: str) -> pd.Series:
 def points_by_cause(
     table: pd.DataFrame, rates: pd.Series, delay: float, measure: str
 ) -> pd.DataFrame:
-    """The points of accuracy that a delay D costs: a row per seed, columns `rate`, `delay`, `total`.
+    """The points of accuracy that a delay D costs: a row per seed, columns `rate`, `delay`,
+    `total`.
 
         rate  = acc(0, r_0) - acc(0, r)
         delay = acc(0, r)   - acc(D, r)
@@ -258,8 +259,8 @@ def points_by_cause(
 def decide_cause(table: pd.DataFrame) -> list[Answer]:
     """The points that the low rate of the longest delay costs by itself, by optimiser.
 
-    See `points_by_cause`: what remains of the total is the part of the delay. One part is called the
-    larger only if the 95 % interval of their difference excludes 0. Accuracies are those of the
+    See `points_by_cause`: what remains of the total is the part of the delay. One part is called
+    the larger only if the 95 % interval of their difference excludes 0. Accuracies are those of the
     last evaluation, at the smallest batch.
     """
     _, seen = reporting(table)

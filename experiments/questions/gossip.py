@@ -268,9 +268,10 @@ def decide_time(table: pd.DataFrame) -> list[Answer]:
 
         (epochs of all-reduce / epochs of SGP) (seconds of all-reduce / seconds of SGP)
 
-    Epochs to the target come from training, seconds per iteration from the clock. At an equal number
-    of nodes, iterations are proportional to epochs. Above 1, gossip is faster. One answer for
-    all-reduce by a ring in buckets that overlap the backward pass, one for all-reduce by a tree.
+    Epochs to the target come from training, seconds per iteration from the clock. At an equal
+    number of nodes, iterations are proportional to epochs. Above 1, gossip is faster. One answer
+    for all-reduce by a ring in buckets that overlap the backward pass, one for all-reduce by a
+    tree.
     """
     rows, seen = reported(table, "trained")
     target = longest_wait(rows, "epochs_to")

@@ -74,7 +74,7 @@ def setting_of(study: LeagueStudy, scale: str | None, overrides: Sequence[str]) 
 
 
 def _rows_of(league: League) -> pd.DataFrame:
-    """The numbers of the reporting runs, with the chosen settings, the target and the time limit."""
+    """The numbers of the reporting runs, with the chosen settings, the target and the limit."""
     measured = take(league.results, (TIME, ACCURACY), [league.target])
     numbers = pd.concat([measured, _accuracies_at(league)], ignore_index=True)
     waits = numbers["measure"].str.startswith(f"{TIME}_")
@@ -206,7 +206,7 @@ def tabulate_times(table: pd.DataFrame) -> Iterator[list[str]]:
 
 
 def _cell(number: SeedEstimate, bold: bool) -> str:
-    """The median with its interval, misses and lost runs; a dash for a method that did not enter."""
+    """The median with its interval, misses and lost runs; a dash if the method did not enter."""
     if number.seeds == 0:
         return "–"
     if number.lost == number.seeds:

@@ -133,7 +133,7 @@ def _curve(results: Results, measure: str) -> Iterator[tuple[str, "pd.DataFrame"
 
 
 def targets_of(config: Config) -> list[float]:
-    """The targets that a config sets: those of its `tune`, or else its `evaluate.target_accuracy`."""
+    """The targets of a config: those of its `tune`, or else its `evaluate.target_accuracy`."""
     if config.tune is not None and config.tune.targets is not None:
         return list(config.tune.targets)
     if config.evaluate.target_accuracy is None:

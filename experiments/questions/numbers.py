@@ -11,14 +11,15 @@ from laggard.experiments.results.selection import best_settings
 
 AT_AN_END = "a best rate lies at an end of its grid"
 TUNE, REPORT, SEEN = "tune", "report", "seen"
-"""The roles of a seed: it chooses, it reports, or it reports and was seen before the bar was set."""
+"""The roles of a seed: it chooses, it reports, or it reports and was seen before the bar was set.
+"""
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """The rows of the seeds that report, and whether these had been seen before.
 
-    If there are new seeds, they report alone. Otherwise those that had been seen report; if there are
-    none of these either, the seeds that chose do, and count as seen.
+    If there are new seeds, they report alone. Otherwise those that had been seen report; if there
+    are none of these either, the seeds that chose do, and count as seen.
     """
     for role in (REPORT, SEEN, TUNE):
         rows = table[table["role"] == role]

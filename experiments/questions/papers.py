@@ -25,8 +25,8 @@ class Paper:
     Attributes:
         key: the key in `references.bib`; the paper's page is `docs/papers/<key>.md`.
         question: the name of the question whose numbers are drawn.
-        points: a function from the question's table of numbers to the rows that are drawn. They have
-            the columns `line`, `x`, `seed` and `value`, and `panel` if there are several.
+        points: a function from the question's table of numbers to the rows that are drawn. They
+            have the columns `line`, `x`, `seed` and `value`, and `panel` if there are several.
         drawing: the axes of the figure.
         caption: a text on our points and on the grey ones.
         reported: the paper's values: name of the line -> x -> value. They are drawn in grey.
@@ -65,7 +65,9 @@ def error_by_workers(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def over_asgd(errors: Mapping[str, tuple[float, float]]) -> dict[str, dict[float, float]]:
-    """The errors that the paper reports with 4 and 8 workers, over ASGD's: line -> workers -> ratio."""
+    """The errors that the paper reports with 4 and 8 workers, over ASGD's: line -> workers ->
+    ratio.
+    """
     plain = errors["ASGD"]
     return {
         f"{method}, reported": {4: own[0] / plain[0], 8: own[1] / plain[1]}
@@ -134,7 +136,7 @@ def stable_rate_by_delay(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def loss_by_time(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Loss against virtual seconds: a line for each number of gradients that the server waits for."""
+    """Loss against virtual seconds: a line for each number of gradients in an update."""
     rows = table[(table["study"] == "race") & table["measure"].str.startswith("loss_at_")]
     seconds = rows["measure"].str.removeprefix("loss_at_").str.removesuffix("s").astype(float)
     names = [f"waits for {number:g}" for number in rows["wait_for"]]

@@ -63,9 +63,9 @@ LONG_NAME = 12  # characters of a tick's name, above which names are slanted
 def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
     """Accuracy by learning rate and delay, a panel per optimiser, of seeds with the whole grid.
 
-    A cell is the mean over seeds; a run that diverged counts as chance, the least accuracy of all. A
-    cell within five points of chance is grey. Frames mark the best rate of each delay, and one rate
-    for all delays.
+    A cell is the mean over seeds; a run that diverged counts as chance, the least accuracy of all.
+    A cell within five points of chance is grey. Frames mark the best rate of each delay, and one
+    rate for all delays.
     """
     grid = whole_grid(table)
     chance = float(grid["value"].min())
@@ -93,7 +93,7 @@ def rates_picture(table: pd.DataFrame, path: File = None) -> Figure:
 
 
 def describe_rates(table: pd.DataFrame) -> str:
-    """The caption of `rates_picture`: accuracies at one rate for all delays, and at the best ones."""
+    """The caption of `rates_picture`: accuracies at one rate for all delays, and at best rates."""
     grid = whole_grid(table)
     seeds = grid["seed"].nunique()
     chance = float(grid["value"].min())

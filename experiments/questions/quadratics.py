@@ -1,4 +1,4 @@
-"""Questions on quadratics: the fastest server to a loss, and the implicit momentum of asynchrony."""
+"""Questions on quadratics: the fastest server to a loss, the implicit momentum of asynchrony."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -236,9 +236,9 @@ def decide_momentum(table: pd.DataFrame) -> list[Answer]:
         max over P and rates of |mu - (1 - 1 / P)|
         log10 loss(momentum best for one worker) - log10 loss(best lower momentum)
 
-    mu is the momentum that the probe `momentum` fits to a trajectory. A first number near 0 confirms
-    the paper's formula. A second number above 0, in decades of loss with the most workers, says that
-    the best explicit momentum has fallen.
+    mu is the momentum that the probe `momentum` fits to a trajectory. A first number near 0
+    confirms the paper's formula. A second number above 0, in decades of loss with the most workers,
+    says that the best explicit momentum has fallen.
     """
     answers = []
     fits = select(table, study="fits")

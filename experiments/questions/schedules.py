@@ -1,4 +1,4 @@
-"""Constant delays with large batches, with learning rate schedules, and early or late in training."""
+"""Constant delays with large batches, with learning-rate schedules, early or late in training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +38,7 @@ def has(rows: pd.DataFrame, column: str, *values: object) -> bool:
 
 
 def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
-    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN if the run was lost."""
+    """The accuracy at each evaluation: a row per seed, a column per epoch; NaN for a lost run."""
     own = select(rows, **settings)
     own = own.assign(
         epoch=own["measure"].str.removeprefix(CURVE).astype(float),
@@ -51,7 +51,8 @@ def accuracy_curves(rows: pd.DataFrame, **settings: object) -> pd.DataFrame:
 
 
 DECIDING_DELAY = 8
-"""The delay of the deciding number: at a delay of 32, a batch of 32 learns little in 3,000 updates."""
+"""The delay of the deciding number: at a delay of 32, a batch of 32 learns little in 3,000 updates.
+"""
 
 
 def decide_batch(table: pd.DataFrame) -> list[Answer]:
@@ -60,8 +61,8 @@ def decide_batch(table: pd.DataFrame) -> list[Answer]:
         log cliff_rate(batch) = slope log(batch) + constant
 
     If delay hurts large batches with large rates, the slope is negative: a larger batch then
-    tolerates a lower rate only. At equal epochs a larger batch also makes fewer updates, so that the
-    slope at equal updates decides.
+    tolerates a lower rate only. At equal epochs a larger batch also makes fewer updates, so that
+    the slope at equal updates decides.
     """
     answers = []
     asked = ((["updates", "longer"], "updates", DECIDING_DELAY), (["epochs"], "epochs", 32))
@@ -133,8 +134,8 @@ def _decide_shares(table: pd.DataFrame) -> list[Answer]:
 
         share = (acc(0) - acc(D)) / (acc(0) - chance)
 
-    It is taken at the largest batch and equal epochs. Chance is the accuracy of the worst run. Above
-    0, a delay costs more at the larger rate.
+    It is taken at the largest batch and equal epochs. Chance is the accuracy of the worst run.
+    Above 0, a delay costs more at the larger rate.
     """
     rows, seen = reported(table, "shares")
     if rows.empty:
@@ -180,9 +181,9 @@ def decide_warm_up(table: pd.DataFrame) -> list[Answer]:
 
         100 (acc(schedule) - acc(full rate))
 
-    Three answers, at the lowest of the rates that are too high for the delay. The first compares the
-    best accuracies until the warm-up ends, at half of the run; the second the final accuracies of
-    the same runs; the third the final accuracies with half a cosine.
+    Three answers, at the lowest of the rates that are too high for the delay. The first compares
+    the best accuracies until the warm-up ends, at half of the run; the second the final accuracies
+    of the same runs; the third the final accuracies with half a cosine.
     """
     rows, seen = reported(table, "starts")
     lowest, *higher = sorted(rows["lr"].unique())

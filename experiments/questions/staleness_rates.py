@@ -27,9 +27,9 @@ def decide_by_staleness(table: pd.DataFrame) -> list[Answer]:
         100 (acc(by staleness) - acc(constant rate)),       each at its best rate
         100 (acc(0, r) - acc(D, r / (D + 1))),              a constant delay D
 
-    A first number near 0 says that the division reaches the synchronous level. A second above 0 says
-    that each gradient's own staleness is better than one lower rate. A third near 0 says that a rate
-    divided by N = D + 1 makes up for the delay.
+    A first number near 0 says that the division reaches the synchronous level. A second above 0
+    says that each gradient's own staleness is better than one lower rate. A third near 0 says that
+    a rate divided by N = D + 1 makes up for the delay.
     """
     return [
         *_decide_synchronous(table),
@@ -83,8 +83,8 @@ TIMES = {
 def _decide_own_staleness(table: pd.DataFrame) -> list[Answer]:
     """The points that division by staleness gains over a constant rate, by law of times.
 
-    The answer takes the first law under which staleness varies; the others stand beside. The runs of
-    an earlier study stand beside too: 0.01 divided by staleness, against a constant 0.01 / 30.
+    The answer takes the first law under which staleness varies; the others stand beside. The runs
+    of an earlier study stand beside too: 0.01 divided by staleness, against a constant 0.01 / 30.
     """
     rows, seen = reported(table, "rates")
     gains = {}
@@ -160,8 +160,8 @@ def decide_ramp(table: pd.DataFrame) -> list[Answer]:
         count(acc(without ramp) < median acc(with ramp) / 2) / runs
         mean(1 - acc(D)) / mean(1 - acc(0))
 
-    A large share says that a ramp is needed at this rate. The second number is taken with a ramp and
-    at the best rate of each delay.
+    A large share says that a ramp is needed at this rate. The second number is taken with a ramp
+    and at the best rate of each delay.
     """
     start, seen = reported(table, "start")
     ladder, ladder_seen = reported(table, "ladder")
@@ -298,8 +298,8 @@ def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
 
         sqrt(largest rate that returns * next larger rate, which leaves)
 
-    The columns are pairs of momentum and delay. NaN where no rate returns, or where the largest rate
-    tried does.
+    The columns are pairs of momentum and delay. NaN where no rate returns, or where the largest
+    rate tried does.
 
     Args:
         growth: the rows with the growth of the deviation; below 1, descent returns to the minimum.

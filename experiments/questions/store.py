@@ -20,7 +20,8 @@ import pandas as pd
 from laggard.experiments.results.files import ResultError, whole_file
 
 STORED = Path(str(files("laggard"))) / "answers"
-"""The folder of the tables that are installed with laggard: `results/questions` of its repository."""
+"""The folder of the tables that are installed with laggard: `results/questions` of its repository.
+"""
 FIXED = ("study", "role", "seed", "measure", "value", "lost", "dataset", "model", "device", "run")
 """The columns that are not settings."""
 IN_COMMON = ("dataset", "model", "device")

@@ -37,7 +37,8 @@ def time_share(table: pd.DataFrame, key: str, all_of: object, part: object) -> S
 
 
 def decide_waiting(table: pd.DataFrame) -> list[Answer]:
-    """The points of accuracy lost by waiting for 95 % of the workers, and the time saved by backups.
+    """The points of accuracy lost by waiting for 95 % of the workers, and the time saved by
+    backups.
 
         100 (acc(all) - acc(95 %))
         time to a loss without backups / time with the best number of backups

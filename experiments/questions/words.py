@@ -94,8 +94,8 @@ class SeedEstimate:
     def has_ratio(self) -> bool:
         """Whether the value is positive and finite.
 
-        A ratio of times is infinite or 0 if most runs of one side missed the target, and NaN if most
-        runs of both sides did.
+        A ratio of times is infinite or 0 if most runs of one side missed the target, and NaN if
+        most runs of both sides did.
         """
         return 0 < self.value < np.inf
 
@@ -237,7 +237,7 @@ def judge(
 
 
 def _loses_more(number: SeedEstimate, opponent: tuple[int, int]) -> bool:
-    """Whether significantly more runs are lost than the opponent loses (Fisher's exact test, 5 %)."""
+    """Whether significantly more runs are lost than of the opponent (Fisher's exact test, 5 %)."""
     lost, of = opponent
     if number.lost == 0:
         return False

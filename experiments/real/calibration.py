@@ -219,7 +219,7 @@ def replay(file: str) -> dict[str, Any]:
 
 
 def document(spec: RunSpec, times: list[MeasuredTime], trace: str) -> dict[str, Any]:
-    """The config of a run on a cluster with measured times; compute times are in the file `trace`."""
+    """The config of a run on a cluster with measured times; the file `trace` has compute times."""
     configured = spec.config.cluster
     network: dict[str, Any] = {}
     cluster = {"workers": configured.workers, "compute": replay(trace), "network": network}

@@ -39,7 +39,7 @@ class Channel:
         dist.send(self.pack(model, more), rank)
 
     def receive(self, rank: int | None = None) -> tuple[int, Tensor, bool]:
-        """The next message of process `rank`, or of any: sender, model, whether the run continues."""
+        """Receive from process `rank`, or any: the sender, its model, whether the run continues."""
         sender: int = dist.recv(self.message, rank)
         return sender, *self.unpack()
 

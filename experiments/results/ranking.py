@@ -1,4 +1,4 @@
-"""The table at the end of a sweep: a row per method, at its best learning rate, the fastest first."""
+"""The table at the end of a sweep: a row per method, at its best learning rate, fastest first."""
 
 import math
 from collections.abc import Sequence

@@ -31,7 +31,8 @@ PROBES: Mapping[str, Probe] = {
 }
 """Name -> the probe: a function from a config and the arguments of `simulate` to rows of numbers.
 
-A row has the keys `member`, `number`, and the settings that distinguish it from the member's others.
+A row has the keys `member`, `number`, and the settings that distinguish it from the member's
+others.
 """
 
 

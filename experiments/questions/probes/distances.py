@@ -157,8 +157,8 @@ def expansions(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, A
 
         E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|
 
-    The run itself has no compensation. E is the mean over every tenth update of a quarter of it. The
-    correction c has one of four forms:
+    The run itself has no compensation. E is the mean over every tenth update of a quarter of it.
+    The correction c has one of four forms:
 
         constant: c = g * g * (w - w_read), of DC-ASGD-c
         adaptive: the same over the root of a running mean of g * g, of DC-ASGD-a

@@ -1,4 +1,6 @@
-"""Statistics of gradients during a run: their variation, and their outer product beside the Hessian."""
+"""Statistics of gradients during a run: their variation, and their outer product beside the
+Hessian.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,8 +102,8 @@ def measure_curvature(
         cosine  = cosine of the angle between H s and F s
         outer   = s^T E[g_b g_b^T] s
 
-    The direction is s = now - read. H and F are those of the samples of all `batches` at `read`. g_b
-    is the gradient of a mini-batch, which DC-ASGD uses. Each result is `(ensemble,)`.
+    The direction is s = now - read. H and F are those of the samples of all `batches` at `read`.
+    g_b is the gradient of a mini-batch, which DC-ASGD uses. Each result is `(ensemble,)`.
     """
     step = now - read
     curved, squared, outer = (torch.zeros_like(step, dtype=torch.float64) for _ in range(3))

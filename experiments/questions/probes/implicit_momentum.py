@@ -40,9 +40,9 @@ def momentum(config: Config, arguments: Mapping[str, Any]) -> list[dict[str, flo
 
         R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j)
 
-    R(j) is the autocovariance at lag j, the mean of w(t) w(t+j) over updates t and parameters. mu and
-    a are fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out, since w(t) and the
-    step after it depend on the same choice of a worker. Returns a row per member.
+    R(j) is the autocovariance at lag j, the mean of w(t) w(t+j) over updates t and parameters. mu
+    and a are fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out, since w(t) and
+    the step after it depend on the same choice of a worker. Returns a row per member.
 
     Source: Mitliagkas et al. (2016), arXiv 1605.09774: geometric staleness gives mu = 1 - 1 / P.
     """

@@ -138,8 +138,8 @@ def leaving(config: Config, arguments: Mapping[str, Any], parts: int = 1) -> lis
 
     A minimum of the loss of one mini-batch is found without delay. Descent starts at
     `START_DISTANCE` from it along the sharpest direction, with the config's delay and momentum, and
-    lasts six periods. The swing of a period is the largest minus the smallest deviation. `growth` is
-    infinite if the deviation ever exceeded `MAX_DEVIATION`.
+    lasts six periods. The swing of a period is the largest minus the smallest deviation. `growth`
+    is infinite if the deviation ever exceeded `MAX_DEVIATION`.
 
     `learning.lr` is in units of theory's limit `critical(delay, momentum) / sharpness`. By theory
     the deviation shrinks below 1 and grows above. Returns rows of `growth`, `sharpness` and `slope`
