@@ -199,7 +199,7 @@ def test_one_fragment_is_compressed_as_a_model():
 
 
 @pytest.mark.parametrize("name", ["streaming_diloco", "decoupled_diloco"])
-def test_every_message_of_fragments_draws_anew(name, monkeypatch):
+def test_messages_of_fragments_have_different_draws(name, monkeypatch):
     """Two fragments of a node at the same draws would round, or leave out, the same numbers."""
     draws, apply = [], Compress.apply
 

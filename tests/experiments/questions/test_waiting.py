@@ -34,7 +34,7 @@ def test_waiting_for_some_is_judged_by_points(right, role, word):
 
 
 @CASES
-def test_rare_averages_are_judged_by_points(right, role, word):
+def test_rare_averages_are_judged_by_percentage_points(right, role, word):
     parts = accuracies("steps", {1: 0.0, 16: 0.0 if right else 0.02}, role, "averages")
     answer = decide_averages(table(*parts))[0]
     assert answer.judgement.word == word

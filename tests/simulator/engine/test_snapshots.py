@@ -391,7 +391,7 @@ def test_closures_are_reached_and_sets_refused() -> None:
     assert taken == []
 
 
-def test_tensor_that_is_not_restored_is_seen() -> None:
+def test_unrestored_tensor_changes_the_resumed_run() -> None:
     """Setting one tensor of a snapshot to zero changes the resumed run, for at least five tensors."""
     run = run_of("diverging")
     start, whole = interrupt(run, 14), run()
