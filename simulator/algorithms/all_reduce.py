@@ -22,10 +22,11 @@ class AllReduce(Compressing, Reducing, Bucketed):
     it is `sync_ps` without a server, and with one worker plain SGD. Staleness 0; a compensation
     sees the mean gradient, which is fresh, so that only `one_over_n` has an effect.
 
-    In each step of a collective a node waits for what it receives, and until the last byte of what
-    it sends has left; with `rendezvous` of the network, until that has arrived. All wait for a
-    straggler. For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full
-    duplex, with either `sharing`; the last two with `sharing: fair`:
+    In each step of a collective a node waits until it has received its message, and until the last
+    byte of the message that it sends has left; with `rendezvous` of the network, until that message
+    has arrived. All wait for a straggler. A collective takes these seconds for P nodes that begin
+    together, N bytes, latency alpha, beta seconds a byte and full duplex, with either `sharing`,
+    the last two with `sharing: fair`:
 
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
     naive_ring          (P - 1)(alpha + N beta)
@@ -39,9 +40,13 @@ class AllReduce(Compressing, Reducing, Bucketed):
                         m hosts of g workers
 
     With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass
-    goes on. Bucket k of c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) +
-    R(c_k), R one of these times, and a step takes e_K, where the K-th is the last: with alpha = 0
-    no more than the t_c + R(N) of one bucket.
+    goes on:
+
+        e_k = max(r_k, e_{k-1}) + R(c_k)
+
+    Bucket k has c_k bytes, is computed at r_k and summed at e_k. R(c) is one of the times above,
+    for c bytes. A step takes e_K, for the last bucket K; with alpha = 0 that is no more than the
+    t_c + R(N) of one bucket.
 
     Source: Patarasuk & Yuan (2009), ring; Thakur, Rabenseifner, Gropp (2005), recursive doubling
     and halving, tree.

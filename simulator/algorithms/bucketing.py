@@ -33,10 +33,10 @@ class Bucket(NamedTuple):
 class Bucketed(Algorithm):
     """A method that can send its gradients in buckets, while the backward pass goes on.
 
-    A mini-batch takes f seconds forward and b back; layer l has a share b_l of b, as of the
-    network's work. Buckets are filled from the last layer on, and closed once they have c bytes,
-    the first once it has 1 MiB. With R(c) the seconds in which c bytes are exchanged, the k-th is
-    computed after r_k, and exchanged after e_k:
+    Buckets are filled from the last layer on, and closed once they have c bytes, the first once it
+    has 1 MiB. A mini-batch takes f seconds forward and b backward; layer l has the part b_l of b,
+    in proportion to its work. Bucket k of c_k bytes is computed at r_k and exchanged at e_k, for
+    R(c) the seconds in which c bytes are exchanged:
 
         r_k = f + sum of b_j over the layers j of the buckets 1 .. k,
         e_k = max(r_k, e_{k-1}) + R(c_k)

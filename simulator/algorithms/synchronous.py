@@ -102,12 +102,14 @@ class SyncPS(Synchronous, Bucketed):
     numbers of samples. Staleness 0.
 
     With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time,
-    while the backward pass goes on, and a server answers each with its new weights once all
-    workers' have come. For equal workers, one server's card with full duplex and fair sharing,
-    latency alpha and beta seconds a byte, bucket k of c_k bytes is computed after r_k, has come
-    after e_k, its answer has left after a_k, and a step takes a_K + alpha for the last, K:
+    while the backward pass goes on. A server answers each bucket with its new weights once all
+    workers have sent it. For P equal workers, one server's card with full duplex and fair sharing,
+    latency alpha and beta seconds a byte:
 
         e_k = max(r_k, e_{k-1}) + alpha + P c_k beta,    a_k = max(e_k, a_{k-1}) + P c_k beta
+
+    Bucket k has c_k bytes, is computed at r_k and has arrived at e_k; its answer has left at a_k. A
+    step takes a_K + alpha, for the last bucket K.
 
     Attributes:
         accumulate: mini-batches of a worker per update, all at the weights that it read.

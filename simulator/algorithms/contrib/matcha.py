@@ -90,7 +90,7 @@ class MATCHA(Algorithm):
 
 @lru_cache(maxsize=64)
 def matchings_on(graph: Topology, workers: int) -> tuple[dict[int, int], ...]:
-    """Matchings that have all edges of a graph, each as the partner of each rank in it.
+    """Matchings that together have all edges of a graph; each maps a rank to its partner.
 
     Raises:
         InvalidSettingError: the graph changes from step to step, or an edge has one direction.

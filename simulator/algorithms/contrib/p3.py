@@ -24,25 +24,28 @@ class P3(Sharded, Sliced):
 
         w <- w - lr (1/P) sum_i g_i(w)
 
-    These are the weights of `sync_ps`, bit for bit, at other times. A layer is cut into n slices of
-    at most c bytes. A worker sends those whose gradients are computed, one at a time: whenever the
-    one before has arrived, the first of the front-most layer. A server answers a slice with its new
-    values once all workers' have come, one slice at a time by the same priority. The forward pass
-    of a layer waits for the new values of its slices. Of several shards, each has an equal part of
-    every slice.
+    The weights are those of `sync_ps`, bit for bit; the times differ. A layer is cut into slices of
+    at most c bytes. A worker sends the slices whose gradients are computed, one at a time: whenever
+    one has arrived, the first slice of the front-most layer follows. A server answers a slice with
+    its new values once all workers have sent it, one slice at a time by the same priority. The
+    forward pass of a layer waits for the new values of its slices. Of several shards, each has an
+    equal part of every slice.
 
-    Let layer l have the share p_l of N bytes, f_l and b_l be the seconds of its passes, and x_l the
-    moment at which all its slices have been answered. With P equal workers on equal cards, full
-    duplex, fair sharing, one server, latency alpha and beta seconds a byte, a slice takes alpha + P
-    p_l N beta / n_l either way, and layer l is through its forward pass at F_l, its gradient there
-    at B_l, for L layers:
+    The times of a step, for layers l = 1 .. L from the front:
 
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
-    On a free network a step takes f + b; with one layer in one slice, 2 (alpha + P N beta) more.
-    For equal workers and slices of one size, no step is longer than with `order: fifo`; for others,
-    by no more than the largest slice takes. The others wait forever for a worker that crashes. It
-    cannot return: servers may have answered some slices of the gradient that it has lost.
+    The passes of layer l take f_l and b_l seconds: the forward pass ends at F_l, and the gradient
+    is computed at B_l. All slices of the layer are answered at x_l. The layer has the share p_l of
+    N bytes, in n_l slices. With P equal workers on equal cards, full duplex, fair sharing, one
+    server, latency alpha and beta seconds a byte, a slice takes alpha + P p_l N beta / n_l either
+    way.
+
+    On a free network a step takes f + b, the sums of the f_l and b_l; with one layer in one slice,
+    2 (alpha + P N beta) more. For equal workers and slices of one size, no step is longer than with
+    `order: fifo`; otherwise it is longer by no more than the time of the largest slice. If a worker
+    crashes, the others wait for it forever. It cannot return: servers may have answered some slices
+    of the gradient that it has lost.
 
     Attributes:
         slice_bytes: c (bytes); null sends whole layers. MXNet's P3Store has 40,000 parameters. No
