@@ -259,7 +259,7 @@ class Network(Settings):
         return self.hosts.size
 
     def group_size(self, workers: int) -> int | None:
-        """The number of workers of a host, or else of a group, in order of rank; None without."""
+        """The number of consecutive workers on a host or else in a group; None without either."""
         if self.hosts is not None:
             return self.hosts.size
         if self.groups is not None:

@@ -97,7 +97,7 @@ class TraceColumns(dict[str, NDArray[Any]]):
         self._arrived = arrived
 
     def arriving(self, arrived: NDArray[np.float64]) -> "TraceColumns":
-        """The same columns with the moments (s) at which the gradients arrived."""
+        """A copy of these columns with the moments (s) at which the gradients arrived."""
         return TraceColumns(self._columns, arrived)
 
     def parts(self, rows: int) -> Iterator["TraceColumns"]:

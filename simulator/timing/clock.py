@@ -230,9 +230,8 @@ class Clock(Environment):
         """Remove cancelled events from the heap, which leaves the order of all others.
 
         The next removal is due once about as many events are cancelled as others are in the queue:
-        amortised, one step per event.
-        Limits and evaluations are not counted, so that a run that continues with another limit has
-        the same queue.
+        amortised, one step per event. Limits and evaluations are not counted, so that a run that
+        continues with another limit has the same queue.
         """
         queue = self._queue
         left = [entry for entry in queue if not isinstance(entry[-1].callbacks, CancelledCallbacks)]

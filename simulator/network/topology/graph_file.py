@@ -158,7 +158,7 @@ def _refuse(form: str) -> Callable[[str], Any]:
 
 
 def _from_json(nx: Any, text: str, directed: bool, weight: str) -> Any:
-    """A graph in one of the JSON forms of networkx, a mapping of neighbours, or rows."""
+    """The graph in a JSON form of networkx, a mapping of neighbours, or rows."""
     document = json.loads(text)
     graph = graph_class(nx, directed)()
     if isinstance(document, list):

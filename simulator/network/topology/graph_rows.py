@@ -102,7 +102,7 @@ def graph_class(nx: Any, directed: bool) -> Any:
 
 
 def _from_edges_with_attributes(nx: Any, rows: Sequence[str], directed: bool) -> Any:
-    """Edges with a dict of attributes each, as networkx writes them by default."""
+    """The graph of edges with a dict of attributes each, as networkx writes them by default."""
     if not all("{" in row for row in rows):  # a line for a node, then one for each neighbour
         return nx.parse_multiline_adjlist(iter(rows), create_using=graph_class(nx, directed))
     lines = []
@@ -125,7 +125,7 @@ def _end_columns(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def table_graph(nx: Any, table: ForeignTable, directed: bool, weight: str) -> Any:
-    """The edges of a table with names; Gephi's column `Type` says whether they have a direction."""
+    """The graph of a table with column names; Gephi's column `Type` tells if it is directed."""
     places = _end_columns(table.names)
     if places is None:
         raise ValueError(f"the columns {', '.join(table.names)}: name two source and target")
@@ -149,7 +149,7 @@ def _columns_graph(
     directed: bool,
     weight: str,
 ) -> Any:
-    """The edges of a table, with a weight where there is such a column."""
+    """The graph of a table of edges, with weights if the table has a column of them."""
     graph = graph_class(nx, directed)()
     for number, row in rows:
         one, other = (row[place] for place in places)
@@ -236,7 +236,7 @@ def _from_metis(nx: Any, rows: Sequence[Sequence[str]], weight: str) -> Any:
 
 
 def cells_graph(nx: Any, path: Path, rows: NumberedRows, directed: bool, weight: str) -> Any:
-    """A matrix, a list of edges, or lists of neighbours, without names of columns."""
+    """The graph of a matrix, a list of edges, or lists of neighbours, without column names."""
     cells = [row for _, row in rows]
     labelled = _strip_labels(cells)
     if labelled is not None:

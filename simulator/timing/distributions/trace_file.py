@@ -112,7 +112,7 @@ def _find_durations(table: ForeignTable, column: str | None, ranks: int | None) 
 
 
 def _has_a_column_each(table: ForeignTable, worker: str | None) -> bool:
-    """Whether each worker has a column of its own."""
+    """Whether each worker has a separate column."""
     if worker == COLUMN_EACH:
         return table.find(COLUMN_EACH) is None
     if worker is not None:
