@@ -39,7 +39,7 @@ def cores() -> int:
 
 
 class Threads:
-    """A pool of threads; every model is a job of its own.
+    """A pool of threads; every model is a separate job.
 
     A network of known layers is compiled (`compiled`), and its threads do not hold the
     interpreter's lock; of another module each thread has a copy for autograd. A job uses its own

@@ -160,7 +160,7 @@ def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> No
 
 
 def add_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
-    """Add to `length` numbers from each of the places `ys` of y those from the places `xs` of x."""
+    """For each k: y[ys[k] + n] += x[xs[k] + n] for n below `length`."""
     for k in range(len(xs)):
         source = x[xs[k] : xs[k] + length]
         target = y[ys[k] : ys[k] + length]
@@ -169,7 +169,7 @@ def add_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) 
 
 
 def copy_segments(x: Floats, xs: Integers, y: Floats, ys: Integers, length: int) -> None:
-    """`add_segments`, to zeros."""
+    """For each k: y[ys[k] + n] = x[xs[k] + n] for n below `length`."""
     for k in range(len(xs)):
         source = x[xs[k] : xs[k] + length]
         target = y[ys[k] : ys[k] + length]

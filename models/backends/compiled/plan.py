@@ -98,7 +98,7 @@ def build_plan(module: nn.Module, shape: Sequence[int]) -> Plan:
     """The plan of a network for inputs of `shape`.
 
     Raises:
-        NotCompiledError: a part of the module is not known, or it does not take such inputs to
+        NotCompiledError: a part of the module is unknown, or its output for one input is not
             `(classes,)`.
     """
     builder = _Builder(module, tuple(shape))
@@ -109,7 +109,7 @@ def build_plan(module: nn.Module, shape: Sequence[int]) -> Plan:
 
 
 class _Builder:
-    """The steps so far.
+    """Builds the steps of a plan, module by module.
 
     Attributes:
         unused: parameters, by their ids, that belong to no step yet.
@@ -183,7 +183,9 @@ class _Builder:
         return len(self.steps) - 1
 
     def _activate(self, unit: Activation, source: int) -> int:
-        """Let the last step apply a unit to its output, or a copy of it."""
+        """Apply a unit to the output of step `source`, or to a copy if other steps need the output;
+        return the step that applies it.
+        """
         is_free = source == len(self.steps) - 1 >= 0 and not self.steps[source].is_shared
         if not is_free or self.steps[source].unit != NO_ACTIVATION:
             shape = self._shape(source)
@@ -194,7 +196,9 @@ class _Builder:
     def _move(
         self, source: int, shape: tuple[int, ...], xs: Integers, ys: Integers, length: int
     ) -> int:
-        """Segments of `length` features from the places `xs` to `ys`, among zeros."""
+        """Add a step that moves segments of `length` features from the places `xs` to `ys`, among
+        zeros; return its number.
+        """
         step = PlanStep(passes.SEGMENTS, source, shape, length=length * SAMPLES)
         step.places = SAMPLES * xs
         step.outs = SAMPLES * ys
