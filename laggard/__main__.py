@@ -66,9 +66,7 @@ def start_worker(parent: int) -> None:
 
 
 def entry() -> int:
-    """The command line as a process of its own; the imports for it take long enough to be
-    interrupted.
-    """
+    """Run the command line as a separate process; signals are handled before its long imports."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)

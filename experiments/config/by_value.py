@@ -34,7 +34,7 @@ _received: dict[str, Definition] = {}
 
 
 def hash_of_definition(recipe: Recipe, hash_of_module: Callable[[str], str]) -> str:
-    """SHA-256 of the source of a class or function, and of what it uses of its own module.
+    """SHA-256 of the source of a class or function, and of all it uses from the same module.
 
     For a function without a source, as under `python -c`, the bytecode is hashed.
 

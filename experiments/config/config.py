@@ -99,7 +99,7 @@ class Config(Part):
         """Check that task, cluster, algorithm and stop of a run with `members` fit together.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: one of them does not fit the others.
         """
         cluster = self.build_cluster()
         workers = self.cluster.workers

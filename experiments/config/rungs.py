@@ -97,7 +97,7 @@ def check_rungs(config: Config) -> None:
     """Check that the first and the last rung of a config's search can run, if it has rungs.
 
     Raises:
-        ConfigError: they cannot.
+        ConfigError: one of the two rungs is invalid.
     """
     halving = halving_of(config)
     if halving is None:

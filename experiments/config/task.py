@@ -79,7 +79,7 @@ class TaskPart(Part):
         """Check that the parts of the task fit each other and the cluster.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: a part does not fit.
         """
         if device == "cuda":
             problem = f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'"
@@ -96,7 +96,7 @@ class TaskPart(Part):
         """Check that an ensemble of `members` can start from the initial weights.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: the file has models for another number of members.
         """
 
     def warm_start(self, task: Any, members: int) -> simulator.Task:
@@ -351,7 +351,7 @@ def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) ->
     """Check that a data set can be divided among `workers`.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the partition needs more samples, or other labels or writers.
     """
     name = partition.name
     if name == "iid":
@@ -574,8 +574,8 @@ def _describe_plugin(network: Network, shape: tuple[int, ...], classes: int) -> 
     """The description of a plugin's network, which is built on the meta device.
 
     Raises:
-        ValueError: it cannot take such inputs, or depends on more than its parameters and its
-            input.
+        ValueError: the network cannot take such inputs, or its output depends on more than its
+            parameters and its input.
     """
     import torch
 

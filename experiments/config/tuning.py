@@ -1,4 +1,4 @@
-"""`tune`: the runs that choose settings, on seeds of their own, and those that report.
+"""`tune`: the runs that choose settings, with separate seeds, and the runs that report.
 
     tune: {over: learning.lr, seeds: [100, 101, 102], by: updates, targets: [0.98, 0.9]}
 

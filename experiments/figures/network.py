@@ -307,7 +307,7 @@ class Load(NamedTuple):
 
     @property
     def exceeds_bandwidth(self) -> bool:
-        """Whether a bin exceeds the bandwidth. It may, since messages are spread evenly."""
+        """Whether a bin exceeds the bandwidth, as it may where messages are spread evenly."""
         return self.is_share and bool((self.rates > 100.5).any(axis=None))
 
 

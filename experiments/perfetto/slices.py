@@ -16,7 +16,7 @@ def nanoseconds(seconds: pd.Series) -> pd.Series:
 
 
 def machine(rank: int) -> str:
-    """The name of a node."""
+    """The name of a node as a trace shows it: `worker 3`, `server`, `server 2`."""
     if rank >= 0:
         return f"worker {rank}"
     if rank == -1:

@@ -16,10 +16,10 @@ TUNE, REPORT, SEEN = "tune", "report", "seen"
 
 
 def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
-    """The rows of the seeds that report, and whether these had been seen before.
+    """The rows of the seeds that report, and whether they were seen before the bar was set.
 
-    If there are new seeds, they report alone. Otherwise those that had been seen report; if there
-    are none of these either, the seeds that chose do, and count as seen.
+    If there are new seeds, only they report. Without new seeds the seen ones report, and without
+    these the seeds that chose, which count as seen.
     """
     for role in (REPORT, SEEN, TUNE):
         rows = table[table["role"] == role]
@@ -29,7 +29,7 @@ def reporting(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
 
 
 def reported(table: pd.DataFrame, study: str) -> tuple[pd.DataFrame, bool]:
-    """The rows of a study's seeds that report, and whether these had been seen before."""
+    """`reporting` for the rows of one study."""
     return reporting(select(table, study=study))
 
 

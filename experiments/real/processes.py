@@ -104,10 +104,10 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
 
 
 def check_real(spec: RunSpec) -> Cluster:
-    """The cluster of a config that real processes can run.
+    """The cluster of a config, if real processes can run the config.
 
     Raises:
-        ConfigError: they cannot; names the key that has to change.
+        ConfigError: real processes cannot run it; names the key that has to change.
     """
     config = spec.config
     name = config.algorithm.name

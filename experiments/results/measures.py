@@ -317,7 +317,7 @@ def check_target(target: float, column: str = "test_accuracy") -> float:
     """`target`, if a test accuracy or a test loss can have that value.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the target is out of range.
     """
     if column == "test_accuracy" and not 0 < target <= 1:
         expected = "a test accuracy above 0 and at most 1, as in 0.9"

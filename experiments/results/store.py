@@ -241,7 +241,7 @@ def publish(private: Path, path: Path) -> None:
     it.
 
     Raises:
-        OSError: it cannot be done.
+        OSError: a folder or a file cannot be moved.
     """
     replaced = private.with_name(f"{private.name}.old")
     while True:

@@ -150,7 +150,10 @@ def read_progress(path: Path) -> dict[str, Advance]:
 
 
 def display(file: TextIO, shown: bool = True) -> "Progress":
-    """Rows of a bar and a label, if `shown`; they are erased afterwards."""
+    """A display of rows, each a bar and a label; it shows nothing unless `shown`.
+
+    The rows are erased at the end.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
