@@ -190,7 +190,7 @@ def test_losses_are_fetched_rarely(afar):
         learning.applied([], 1, 1.0)  # more than that is fetched, as memory is bounded
 
 
-def test_planted_wait_is_seen(afar):
+def test_planted_wait_is_detected(afar):
     class Impatient(AnyRule):
         def update(self, weights, gradients, state, combine=None):
             float(gradients[0].value.sum())

@@ -111,7 +111,7 @@ def test_script_sweeps_all_its_entries_in_processes(toy, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["-m", "-c", "standard input", "halving"])
-def test_main_of_any_kind_sweeps_in_processes(how, toy, tmp_path):
+def test_every_kind_of_main_module_sweeps_in_processes(how, toy, tmp_path):
     toy("sweep: {algorithm: ['__main__:Server', async_ps], seed: [0, 1]}")
     (tmp_path / "package").mkdir()
     source = SCRIPT

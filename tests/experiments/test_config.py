@@ -108,13 +108,13 @@ def test_one_over_n_counts_the_workers_by_default(
     assert config.learning.build(config.cluster.workers).compensation.workers == 7
 
 
-def test_law_per_sample_is_scaled_by_the_batch(toy):
+def test_distribution_per_sample_is_scaled_by_batch(toy):
     config = load(toy(), "cluster.compute.per=sample")
     assert config.cluster.build_cluster(batch=32).compute == Scaled(Gamma(0.01, 0.3), 32)
     assert load(toy()).cluster.build_cluster(batch=32).compute == Gamma(0.01, 0.3)
 
 
-def test_cost_of_messages_is_a_number_or_law(toy):
+def test_cost_of_messages_is_number_or_distribution(toy):
     law = "{law: gamma, mean: 0.005, cv: 0.5}"
     config = load(toy(), f"cluster.receive_seconds={law}", "cluster.reply_seconds=1")
     cluster = config.build_cluster()
@@ -128,7 +128,7 @@ def test_cost_of_messages_is_a_number_or_law(toy):
     assert {spec.digest for spec in runs(load(toy()))} < digests
 
 
-def test_latency_is_a_number_or_law(toy):
+def test_latency_is_number_or_distribution(toy):
     latency = "{latency: {law: gamma, mean: 0.005, cv: 0.5}, server_latency: 1}"
     config = load(toy(), f"cluster.network={latency}")
     network = config.build_cluster().network

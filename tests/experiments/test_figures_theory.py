@@ -41,7 +41,7 @@ def timing(config, updates, **more):
 
 
 @pytest.mark.parametrize(("law", "mean", "config"), FORMS["staleness"], ids=str)
-def test_law_of_staleness_matches_simulation(bench, law, mean, config):
+def test_distribution_of_staleness_matches_simulation(bench, law, mean, config):
     """Mean and shares within five standard errors, by batches of rows, which are correlated."""
     run = bench(timing(config, updates=2000))
     theory = staleness_theory(run.config)
@@ -78,7 +78,7 @@ def test_no_theory_is_drawn_where_unknown(bench, config):
     assert "theory" not in axes.get_title(loc="left")
 
 
-def test_histogram_draws_the_law(bench):
+def test_histogram_draws_the_predicted_distribution(bench):
     run = bench(
         f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n"
     )

@@ -286,7 +286,7 @@ def test_snapshot_copies_only_what_shares_memory(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_snapshot_that_cannot_be_written_is_an_error_of_the_disk(tmp_path):
+def test_unwritable_snapshot_is_a_disk_error(tmp_path):
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -326,7 +326,7 @@ def test_runs_beside_an_ensemble_are_rows_of_their_own(toy, tmp_path):
     assert [row for row, _, _ in cells] == [(0.1,), (0.2,), (0.3,), (0.4,)]
 
 
-def test_equal_sweeps_of_two_configs_are_rows_of_their_own(toy, tmp_path):
+def test_equal_sweeps_of_two_configs_have_separate_rows(toy, tmp_path):
     grid = "sweep: {cluster.workers: [1, 2], seed: [0, 1]}"
     results = []
     for batch in (2, 4):

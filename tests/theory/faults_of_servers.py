@@ -191,7 +191,7 @@ SERVERS = {
     ),
     "a lost worker goes on": (
         Replaced(vars(cluster), "unite_crashes", lambda right: lambda crashes: []),
-        partial(test_failures.test_lost_node_stops_those_who_wait_for_it, "sync_ps"),
+        partial(test_failures.test_lost_node_stops_nodes_that_wait_for_it, "sync_ps"),
     ),
     "a lost server goes on": (
         Replaced(vars(cluster), "unite_server_crashes", lambda right: lambda crashes: []),

@@ -87,7 +87,7 @@ def test_rounds_grow_with_the_inverse_square_of_the_rate(schedule, kind):
 
 
 @pytest.mark.parametrize(("growth", "steps"), [(0.0, 4), (5.9, 5)])
-def test_rounds_at_a_constant_rate_are_those_of_local_all_reduce(growth, steps):
+def test_constant_rate_gives_rounds_of_local_all_reduce(growth, steps):
     one = every(UNEVEN, "qsr", growth=growth)
     other = every(UNEVEN, "local_all_reduce", local_steps=steps)
     text = f"qsr, constant rate, growth {growth:g} = local_all_reduce, H = {steps}"

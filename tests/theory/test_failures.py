@@ -84,7 +84,7 @@ def test_shards_that_crash_together_equal_server():
 
 
 @pytest.mark.parametrize("name", ["sgp", "adpsgd", "async_ps", "all_reduce", "sync_ps"])
-def test_lost_node_stops_those_who_wait_for_it(name):
+def test_lost_node_stops_nodes_that_wait_for_it(name):
     """One of P nodes is lost for good. Pairs and asynchronous workers go on without it; push-sum in
     step waits for its share.
     """

@@ -83,7 +83,7 @@ def test_lists_have_an_item_for_each_worker(key):
         simulate(Cluster(2, LAW), algorithm, stop=Stop(updates=1))
 
 
-def test_success_rate_is_checked_against_the_law():
+def test_success_rate_is_checked_against_distribution():
     algorithm = method("mindflayer", Rule(), patience=PATIENCE, success_rate=0.5)
     with pytest.raises(InvalidSettingError, match=r"success_rate.*0\.87"):
         simulate(Cluster(2, LAW), algorithm, stop=Stop(updates=1))

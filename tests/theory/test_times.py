@@ -35,7 +35,7 @@ SLOWEST = {
 
 
 @pytest.mark.parametrize("name", SLOWEST)
-def test_slowest_duration_follows_each_law(name):
+def test_slowest_duration_follows_each_distribution(name):
     """A synchronous update takes the maximum of P durations."""
     law, expected, wrong = SLOWEST[name]
     seconds = update_times(Cluster(workers=SIX, compute=law), method("sync_ps"), 3000)
@@ -119,7 +119,7 @@ def test_groups_take_k_mini_batches():
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_mean_update_time_is_independent_of_law(law):
+def test_mean_update_time_is_independent_of_distribution(law):
     """If no worker waits, K mini-batches take K / P of a mean duration for every distribution."""
     P, K = EIGHT, THREE
     seconds = update_times(

@@ -125,7 +125,7 @@ def test_answer_elsewhere_is_compared_by_verdict_or_interval(other, bar, expecte
     assert compare_answers(answer(0.0), answer(other)) == expected
 
 
-def test_part_of_a_question_is_compared_with_the_same_part_elsewhere():
+def test_part_is_compared_with_same_part_of_other_data():
     """Fashion-MNIST has the second of two optimisers alone: its number stands below that one's."""
     numbers = {"momentum": estimate(spread(1.0, 0.05, 10)), "adam": estimate(spread(2.0, 0.05, 10))}
     ours = [Answer("How fast?", case, number, case=case) for case, number in numbers.items()]

@@ -108,7 +108,7 @@ def test_fitted_momentum_is_compared_at_its_worst_rate(right, role, word):
 
 
 @pytest.mark.parametrize(("lost", "word"), [(1.0, Word.AGREES), (-1.0, Word.DIFFERS)])
-def test_momentum_best_for_one_is_compared_with_lower(lost, word):
+def test_best_momentum_of_one_worker_is_compared_with_lower(lost, word):
     """One worker is best at 0.8. With 16 that leaves `lost` decades more than -0.4 does."""
     parts = []
     for role, seeds in (("tune", 4), ("report", 10)):

@@ -64,7 +64,7 @@ def test_gradients_are_applied_when_due(law, start, end, over, after, quadratic)
 
 
 @pytest.mark.parametrize("law", ["uniform", "geometric", "poisson"])
-def test_drawn_delays_follow_law(law):
+def test_drawn_delays_follow_their_distribution(law):
     D, n = 4, 40_000
     rng = np.random.default_rng(3)
     drawn = np.array([LAWS[law](rng, D) for _ in range(n)])

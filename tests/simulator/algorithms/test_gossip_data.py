@@ -29,7 +29,7 @@ from laggard.simulator.timing.slowdowns import Crash
 METHODS = [GradientTracking, D2, QGDSGDm, RelaySGD, MATCHA, CHOCO]
 
 
-def test_quasi_global_momentum_starts_from_rate_of_zero(quadratic):
+def test_quasi_global_momentum_is_finite_at_rate_zero(quadratic):
     """A warm-up's first rate is 0, at which a move divided by the rate would not be a number."""
     lr = torch.tensor([[0.0], [0.05]], dtype=torch.float64)
     schedule = WarmUp(length=5.0, unit="updates")

@@ -336,7 +336,7 @@ def test_times_of_worker_do_not_depend_on_others():
     assert len(set(many.workers["down"])) == 9
 
 
-def test_node_of_pairs_reads_model_of_lowest_rank(computed):
+def test_newcomer_in_pairwise_gossip_reads_lowest_rank(computed):
     """Ranks 0 and 2 come back together and read that of rank 1, whose card they share."""
     uptimes = Once((8.0, FOREVER, 1.5))  # until an average that ends at 9 s
     members = Members(uptime=uptimes, downtime=Constant(3.25))
@@ -349,7 +349,7 @@ def test_node_of_pairs_reads_model_of_lowest_rank(computed):
         assert torch.equal(first[2], model)
 
 
-def test_law_of_members_is_checked_against_workers():
+def test_distribution_of_members_is_checked_against_workers():
     class Few(ByRank):
         def check_workers(self, workers):
             raise InvalidSettingError("Few", "file", "a row for each worker", workers)

@@ -308,7 +308,7 @@ def test_every_method_goes_on_where_messages_cost_time(name):
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "k_batch_sync", "p3", "fedavg"])
-def test_constant_law_equals_its_number(name):
+def test_constant_distribution_equals_its_number(name):
     prints = []
     for law in (float, Constant):
         cluster = Cluster(4, Gamma(1.0, 0.6), **costs(law(0.05), law(0.02), law(0.03)))
@@ -332,7 +332,7 @@ def test_each_cost_has_own_stream():
 
 
 @pytest.mark.parametrize("key", LAWS)
-def test_laws_have_separate_streams(key):
+def test_distributions_have_separate_streams(key):
     def durations(laws):
         cluster = Cluster(3, Gamma(1.0, 0.5), **laws)
         rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=300)).updates

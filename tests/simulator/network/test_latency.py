@@ -66,7 +66,7 @@ def test_machines_have_own_latency():
 
 @pytest.mark.parametrize("wires", WIRES)
 @pytest.mark.parametrize("name", ["async_ps", "all_reduce", "adpsgd", "gpipe"])
-def test_constant_laws_equal_their_numbers(name, wires):
+def test_constant_distributions_equal_their_numbers(name, wires):
     """The runs agree bit for bit. Messages are recorded, since lock-step rounds agree with
     messages only to rounding.
     """

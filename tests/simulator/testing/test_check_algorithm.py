@@ -395,7 +395,7 @@ OF_USERS = {
 }
 
 
-def test_method_for_law_is_not_tried_with_ties():
+def test_method_fitted_to_distribution_is_not_tried_with_ties():
     law = Exponential(0.01)
     given = partial(MindFlayer, patience=0.01, success_rate=1 - math.exp(-1))
     made = trial_of(given, cluster=Cluster(3, compute=law), updates=20)

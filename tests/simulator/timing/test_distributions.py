@@ -56,12 +56,12 @@ EXAMPLES = [
 N = 200_000
 
 
-def test_every_law_is_tested():
+def test_every_distribution_is_tested():
     assert set(DISTRIBUTIONS.values()) | {Scaled} == {type(law) for law in EXAMPLES}
 
 
 @pytest.mark.parametrize("law", EXAMPLES, ids=repr)
-def test_draws_have_mean_and_deviation_of_law(law):
+def test_draws_have_mean_and_deviation_of_distribution(law):
     draws = law.draw(np.random.default_rng(5), N)
     assert draws.shape == (N,)
     assert (draws > 0).all()
@@ -89,7 +89,7 @@ DRAWN = [np.full(64, value) for value in (-1e-9, math.nan, math.inf)]
 
 
 @pytest.mark.parametrize("drawn", [*DRAWN, 1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2))])
-def test_law_that_draws_no_durations_raises(drawn):
+def test_distribution_without_valid_durations_raises(drawn):
     with pytest.raises(InvalidSettingError, match=r"Broken.*draw.*: expected"):
         simulate(Cluster(2, compute=Broken(drawn)), AsyncPS(Rule()), stop=Stop(updates=3))
 

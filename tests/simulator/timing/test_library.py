@@ -37,6 +37,6 @@ def test_draws_have_the_quantiles_of_weibull(c, share):
         ("expon", {"scale": "10 ms"}, r"scale: expected a number \(seconds\)"),
     ],
 )
-def test_law_that_gives_no_times_is_refused(name, keys, field):
+def test_distribution_without_valid_times_is_refused(name, keys, field):
     with pytest.raises(InvalidSettingError, match=rf"^Scipy\.{field}"):
         Scipy(name, **keys)

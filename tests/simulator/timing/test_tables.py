@@ -237,7 +237,7 @@ def test_names_in_comment_above_numbers_are_read(tmp_path):
     assert Trace(str(path), worker="worker").by_rank[1].tolist() == [0.25]
 
 
-def test_parquet_is_told_by_its_content(tmp_path):
+def test_parquet_is_recognised_by_content(tmp_path):
     path = tmp_path / "a.dat"
     parquet.write_table(pa.table({"rank": [0.0, 1.0], "seconds": [0.5, 0.25]}), path)
     assert Trace(str(path), worker="worker").by_rank[1].tolist() == [0.25]
