@@ -25,7 +25,7 @@ class Augmentation:
 
     Attributes:
         crop: zeros on each side, in pixels.
-        flip: whether every other image, at random, is reflected left to right.
+        flip: whether an image is reflected left to right with probability 1/2.
 
     Source: He, Zhang, Ren, Sun (2016), arXiv:1512.03385, section 4.2.
 

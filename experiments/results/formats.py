@@ -83,7 +83,7 @@ def format_table(table: "pd.DataFrame") -> str:
 
 
 def format_cell(name: str, value: Any, missing: str = "-") -> str:
-    """A value of a summary in its column."""
+    """A value of a summary as text, in the format of the column `name`."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):

@@ -138,9 +138,9 @@ class Snapshots:
 
 
 class Replayed:
-    """A task whose gradients, losses and measures are zeros, in the types and shapes of `task`'s.
+    """Stands for `task` while events are repeated: its gradients, losses and measures are zeros.
 
-    It computes one gradient and one evaluation of `task`, from which it reads the types.
+    It computes one gradient and one evaluation of `task`, which give the types of the zeros.
     """
 
     def __init__(self, task: Task) -> None:
