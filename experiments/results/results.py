@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, overload
 from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.results.files import ResultError
 from laggard.experiments.results.result import Result, Shown, open_run
-from laggard.experiments.results.store import INDEX, MANIFEST, TABLES, folder_of_runs, read_index
+from laggard.experiments.results.store import (
+    INDEX,
+    MANIFEST,
+    OPTIONAL,
+    TABLES,
+    folder_of_runs,
+    read_index,
+)
+from laggard.simulator.recording.messages import MESSAGE_COLUMNS
+from laggard.simulator.recording.outcome import NOTE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +97,7 @@ class Results(Shown, Sequence[Result]):
     @cached_property
     def messages(self) -> "pd.DataFrame":
         """A row per run and message, where they were recorded; see `Result.messages`."""
-        return self.scan("messages")
+        return self._optional_table("messages", MESSAGE_COLUMNS)
 
     @cached_property
     def workers(self) -> "pd.DataFrame":
@@ -103,7 +112,7 @@ class Results(Shown, Sequence[Result]):
     @cached_property
     def notes(self) -> "pd.DataFrame":
         """A row per run, number that the method noted and member; see `Result.notes`."""
-        return self.scan("notes")
+        return self._optional_table("notes", NOTE_COLUMNS)
 
     @cached_property
     def final(self) -> "pd.DataFrame":
@@ -181,9 +190,19 @@ class Results(Shown, Sequence[Result]):
         if not tables:
             stored = [name.removesuffix(".parquet") for result in self for name in result.tables]
             known = list(dict.fromkeys([*TABLES, *stored]))
-            hint = suggest(table, known) or f"they have {', '.join(known)}"
+            hint = f"they have {', '.join(known)}"
+            if file not in OPTIONAL:  # otherwise the name is right, and no run has the table
+                hint = suggest(table, known) or hint
             raise ValueError(f"{table}: no run has such a table; {hint}")
         return scan(tables, self.keys, columns, where)
+
+    def _optional_table(self, table: str, columns: Iterable[str]) -> "pd.DataFrame":
+        """The joint table; empty where no run has it, as that of a single run is."""
+        if self and not any(f"{table}.parquet" in result.tables for result in self):
+            import pandas as pd
+
+            return pd.DataFrame(columns=list(dict.fromkeys(["run", *self.keys, *columns])))
+        return self.scan(table)
 
     def where(self, **values: Any) -> "Results":
         """The runs and members at these values of dotted keys, swept or not, as in

@@ -47,6 +47,14 @@ def test_joint_tables_add_the_labels(folder):
     assert set(results.metrics.loc[~late, "learning.lr"]) == {0.05, 0.2}
 
 
+def test_joint_table_that_no_run_has_is_empty(folder):
+    results = load_results(folder)
+    for name in ("notes", "messages"):
+        table = getattr(results, name)
+        assert table.empty
+        assert list(table) == ["run", *results.keys, *getattr(results[0], name)]
+
+
 def test_final_has_the_last_row_of_members(folder):
     results = load_results(folder)
     rows = results.final
@@ -141,6 +149,10 @@ def test_parameters_are_the_differing_keys(folder):
         (
             lambda results: results.scan("update"),
             "update: no run has such a table; did you mean updates",
+        ),
+        (
+            lambda results: results.scan("notes"),
+            "notes: no run has such a table; they have metrics, updates, workers, nodes",
         ),
         (
             lambda results: results.scan("updates", columns=["stalenes"]),
