@@ -11,7 +11,7 @@ from laggard.experiments.config.schema import Part
 MAX_PLACES = 6
 Places = dict[str, dict[str, list[str]]]
 """The name of a key -> its dotted places -> the entries that have it there, if not all have it."""
-EXPANDED = ("cluster.preset", "base")
+EXPANDED = ("cluster.preset", "base", "sweep.seeds")
 """Keys that are expanded before a config is parsed."""
 
 

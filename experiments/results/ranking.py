@@ -106,7 +106,8 @@ def _advice(results: Results, table: Table, rows: Sequence[Setting], value: str)
     if rival is None:
         return advice
     if first.n == 1:
-        advice.append("one seed cannot tell a difference from chance: sweep seeds, as `seeds: 3`")
+        problem = "one seed cannot tell a difference from chance"
+        advice.append(f"{problem}: sweep seeds, as `sweep.seeds=3`")
     elif _overlap(first, table.cells[rival, (), value], MEASURES[value].is_share):
         problem = f"{_row_text(table, rows[0])} and {_row_text(table, rival)}"
         advice.append(f"{problem}: their intervals overlap; more seeds would tell them apart")

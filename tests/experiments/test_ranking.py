@@ -74,7 +74,7 @@ def test_rows_that_missed_the_target_come_last(toy, tmp_path):
     [
         ("evaluate={every_updates: 20, target_accuracy: 0.3}", "evaluate more often"),
         ("evaluate={every_updates: 3}", "set evaluate.target_accuracy"),
-        ("evaluate={every_updates: 3, target_accuracy: 0.7}", "one seed cannot tell"),
+        ("evaluate={every_updates: 3, target_accuracy: 0.7}", "sweep seeds, as `sweep.seeds=3`"),
     ],
 )
 def test_too_small_budget_names_key_to_change(toy, tmp_path, override, expected):
