@@ -38,7 +38,9 @@ def _remedy(key: str, problem: str, known: Places) -> str:
     distances = {place: _distance(words, place.split(".")) for place in places_of_name}
     nearest = min(distances.values())
     matches = [place for place, distance in distances.items() if distance == nearest]
-    elsewhere = " or ".join(matches[:MAX_PLACES])
+    elsewhere = " or ".join(
+        _describe(place, places_of_name[place]) for place in matches[:MAX_PLACES]
+    )
     _, _, hint = problem.partition("; ")
     if hint.startswith("did you mean"):
         is_beside = any(place.split(".")[:-1] == words[:-1] for place in matches)
@@ -46,6 +48,13 @@ def _remedy(key: str, problem: str, known: Places) -> str:
             return problem
         return f"{UNKNOWN_KEY} here; {hint} Or write {elsewhere}"
     return f"{UNKNOWN_KEY} here; write {elsewhere}"
+
+
+def _describe(place: str, entries: Sequence[str]) -> str:
+    """A place, with the entries that have it there, if not all have it."""
+    if not entries:
+        return place
+    return f"{place} (a key of {', '.join(entries[:MAX_PLACES])})"
 
 
 def _distance(one: Sequence[str], other: Sequence[str]) -> int:

@@ -78,6 +78,10 @@ def test_all_keys_are_moved():
         ({"cluster": {"network": {"preset": "10gbe"}}}, "here; write cluster.preset"),
         ({"learning_rate": 0.1}, r"here; did you mean learning\? Or write learning.lr"),
         ({"evaluate": {"updates": 3}}, r"here; did you mean every_updates\? Or write stop.updates"),
+        (
+            {"algorithm": {"name": "qsr", "compress": {"name": "sign", "share": 0.1}}},
+            r"here; write algorithm.share \(a key of fedasync\)",
+        ),
         ({"seeds": 3}, r"here; did you mean seed\? Or write sweep.seeds or tune.seeds"),
         ({"algorithm": {"name": "async_ps", "wait_for": 2}}, "; it is a key of k_sync"),
         ({"cluster": {"wrkers": 3}}, r"; did you mean workers\?"),
