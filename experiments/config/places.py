@@ -39,7 +39,7 @@ def _remedy(key: str, problem: str, known: Places) -> str:
     nearest = min(distances.values())
     matches = [place for place, distance in distances.items() if distance == nearest]
     elsewhere = " or ".join(
-        _describe(place, places_of_name[place]) for place in matches[:MAX_PLACES]
+        _place_with_entries(place, places_of_name[place]) for place in matches[:MAX_PLACES]
     )
     _, _, hint = problem.partition("; ")
     if hint.startswith("did you mean"):
@@ -50,7 +50,7 @@ def _remedy(key: str, problem: str, known: Places) -> str:
     return f"{UNKNOWN_KEY} here; write {elsewhere}"
 
 
-def _describe(place: str, entries: Sequence[str]) -> str:
+def _place_with_entries(place: str, entries: Sequence[str]) -> str:
     """A place, with the entries that have it there, if not all have it."""
     if not entries:
         return place
