@@ -30,6 +30,8 @@ class Results(Shown, Sequence[Result]):
     """The runs of a sweep, or any others: a sequence of `Result` with joint tables.
 
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table.
+    Keys in which the members of an ensemble differ are columns of `metrics` and `final` only; in
+    `nodes` and `notes` there is the number of the `member`, and `Result.members` has its values.
     Only manifests are read at once; another file is read and checked when it is first used. A run
     given twice under the same labels counts once.
 
