@@ -192,10 +192,17 @@ class Result(Shown):
         return self
 
     def setting(self, key: str) -> Any:
-        """The value of a dotted key of the stored config, which is not checked."""
+        """The value of a dotted key of the stored config, which is not checked.
+
+        Raises:
+            ValueError: the config has no such key.
+        """
         value: Any = self.manifest["settings"] if self.given is None else self.given
         for name in key.split("."):
-            value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+            try:
+                value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+            except (KeyError, AttributeError):
+                raise ValueError(f"{key}: the config of the run has no such key") from None
         return value
 
     @property

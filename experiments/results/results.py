@@ -161,7 +161,7 @@ class Results(Shown, Sequence[Result]):
     def scan(
         self,
         table: str,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         where: "Expression | Mapping[str, Any] | None" = None,
     ) -> "pd.DataFrame":
         """One table over all runs, or the wanted part of it; nothing else is read into memory.
@@ -171,7 +171,7 @@ class Results(Shown, Sequence[Result]):
 
         Args:
             table: metrics, updates, workers or nodes, or another that the runs have.
-            columns: the wanted columns. Default: all.
+            columns: the wanted columns, or the only one. Default: all.
             where: a value, or a list of values, for some columns; or an expression of
                 `pyarrow.dataset`.
 
@@ -182,6 +182,8 @@ class Results(Shown, Sequence[Result]):
 
         if not self:
             raise ValueError(f"{table}: there are no runs")
+        if isinstance(columns, str):
+            columns = [columns]
         file = f"{table}.parquet"
         tables = []
         for name, result in zip(self.names, self, strict=True):

@@ -170,6 +170,19 @@ def test_unknown_table_or_column_is_named(folder, call, message):
         call(load_results(folder))
 
 
+def test_one_column_may_stand_alone(folder):
+    results = load_results(folder)
+    assert results.scan("updates", "staleness").equals(results.scan("updates", ["staleness"]))
+
+
+def test_unknown_setting_is_named(folder):
+    result = load_results(folder)[0]
+    assert result.setting("task.model") == "quadratic"
+    for key in ("learning.lrr", "learning.lr.x", "nothing"):
+        with pytest.raises(ValueError, match=f"{key}: .* no such key"):
+            result.setting(key)
+
+
 def test_unfinished_sweep_knows_its_plan(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "toy")
     (load_results(tmp_path / "toy")[0].path / "manifest.json").unlink()
