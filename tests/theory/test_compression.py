@@ -21,6 +21,7 @@ from laggard.simulator import (
     Stop,
     simulate,
 )
+from laggard.simulator.algorithms.collectives.reducing import Reducing
 from laggard.simulator.algorithms.compressing import Compressing, CompressingServer
 from laggard.simulator.algorithms.contrib.power_sgd import Factors
 from laggard.simulator.learning.compression import (
@@ -63,9 +64,12 @@ def name_of(label):
 
 
 def compressing(local):
-    """The methods with the key, which compress gradients or the change of local steps."""
+    """The methods with the key, which compress gradients or the change of local steps.
+
+    Without a server they sum compressed messages by a mesh.
+    """
     return {
-        name: {}
+        name: {"collective": "mesh"} if issubclass(kind, Reducing) else {}
         for name, kind in ALGORITHMS.items()
         if issubclass(kind, Compressing) and hasattr(kind, "local_steps") == local
     }
@@ -86,7 +90,6 @@ METHODS = {
     "ringmaster, cancel": {"threshold": 2, "cancel": True},
     "mindflayer": {"trials": 2},
     "sync_replicas": {"replicas_to_aggregate": 3},
-    "all_reduce": {"collective": "mesh"},
 }
 """Methods whose nodes can compress gradients."""
 FRAGMENTS = {"local_steps": 4, "fragments": 2}
@@ -94,8 +97,6 @@ LOCAL = {
     **compressing(local=True),
     "local_sgd": {"average": "updates", "wait_for": 3},
     "diloco": {"average": "updates"},
-    "local_all_reduce": {"collective": "mesh"},
-    "diloco_all_reduce": {"collective": "mesh"},
     "streaming_diloco": {"collective": "mesh", "overlap": 1, **FRAGMENTS},
     "decoupled_diloco": {"quorum": 3, **FRAGMENTS},
     "fedavg": {"clients": 2, "select": 1.5},
