@@ -67,6 +67,7 @@ def test_notes_have_a_row_for_each_member():
         "value": [0.1, 0.1, 3, 3],
     }
     assert noting(torch.tensor([2, 4]), ensemble=2)["value"] == [2, 4, 3, 3]
+    assert noting(torch.tensor(2.0), ensemble=2)["value"] == [2, 2, 3, 3]
     assert noting(torch.tensor([[2.0], [4.0]]), ensemble=2)["value"] == [2, 4, 3, 3]
 
 
