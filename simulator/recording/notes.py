@@ -32,7 +32,7 @@ class Notes:
         self._rows: list[Note] = []
 
     def add(self, time: float, updates: float, node: int, name: str, value: Any) -> None:
-        """Note `value`: a number, or a tensor with one entry or `(ensemble,)`.
+        """Note `value`: a number, or a tensor with one entry, `(ensemble,)` or `(ensemble, 1)`.
 
         Raises:
             ValueError: the tensor has another shape.
@@ -41,7 +41,8 @@ class Notes:
         if not isinstance(name, str):
             raise TypeError(f"node.note(name, value): expected a text as the name, got {name!r}")
         if isinstance(value, Tensor):
-            if value.numel() not in (1, self._ensemble):
+            per_member = ((self._ensemble,), (self._ensemble, 1))
+            if value.numel() != 1 and value.shape not in per_member:
                 raise ValueError(
                     f"node.note({name!r}, ...): expected a number for each member, "
                     f"(ensemble,) = ({self._ensemble},), got a tensor {tuple(value.shape)}"

@@ -90,6 +90,9 @@ def test_run_without_a_note_has_no_columns():
 def test_note_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"threshold.*\(2,\).*\(3,\)"):
         noting(torch.zeros(3), ensemble=2)
+    for shape in ((2, 2), (1, 4)):
+        with pytest.raises(ValueError, match="threshold"):
+            noting(torch.zeros(shape), ensemble=4)
     with pytest.raises(TypeError, match="threshold"):
         noting([0.5])
 
