@@ -253,7 +253,7 @@ def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
         print(error, file=sys.stderr)
         return FAILED
     if all(result.manifest["status"] == "diverged" for result in rung.results):
-        remedy = "search lower learning rates"
+        remedy = "search other settings, such as lower learning rates"
         print(f"no best setting: all runs of the last rung diverged; {remedy}", file=sys.stderr)
         return FAILED
     if not args.quiet:

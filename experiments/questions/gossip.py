@@ -24,7 +24,7 @@ from laggard.experiments.questions.slow_nodes import FULL_CARD, SLOW_NODE
 from laggard.experiments.questions.words import SeedEstimate, exact, say_ratio
 
 MOVED = 0.5
-"""The answer gives the median too, if it is more than so many points from the mean."""
+"""Points between the mean and the median beyond which an answer states the median too."""
 
 
 def decide_late(table: pd.DataFrame) -> list[Answer]:

@@ -117,7 +117,8 @@ def _backups(table: pd.DataFrame) -> list[Answer]:
 def _ceiling(table: pd.DataFrame) -> list[Answer]:
     """The accuracy of backups minus that of asynchronous SGD, in points.
 
-    Both end at the ceiling of this task, so that there is no verdict.
+    Both methods reach the highest accuracy that this task allows, so the difference gets no
+    verdict.
     """
     own, seen = reporting(select(table, study="asynchronous"))
     if own.empty:

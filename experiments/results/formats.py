@@ -107,7 +107,8 @@ def format_estimate(
     """An estimate in a table, its value times `scale`.
 
     Args:
-        show_n: whether to print n; if all cells have the same n, a note says so instead.
+        show_n: whether to print the number of seeds n. If all cells have the same n, a note below
+            the table states it instead.
         is_share: whether it is at most 1, as in `statistics.interval`.
 
     Example:

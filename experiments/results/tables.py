@@ -296,21 +296,22 @@ def _paired_differences(
 
 
 def label_results(results: Results) -> Results:
-    """Label results with equal labels with the keys in which their configs differ.
+    """Add to results with equal labels the keys in which their configs differ.
 
     Runs outside a sweep have no labels, and sweeps of two configs may have equal ones. The results
     of one sweep stay as they are.
     """
-    alike: dict[str, list[Result]] = {}
-    for result in results:
-        alike.setdefault(repr(result.labels), []).append(result)
-    if len(alike) == len(results):
+    places_by_labels: dict[str, list[int]] = {}
+    for place, result in enumerate(results):
+        places_by_labels.setdefault(repr(result.labels), []).append(place)
+    if len(places_by_labels) == len(results):
         return results
-    differences = {labels: iter(_differing_settings(group)) for labels, group in alike.items()}
-    labelled = []
-    for result in results:
-        labels = {**result.labels, **next(differences[repr(result.labels)])}
-        labelled.append(replace(result, labels=labels))
+    labelled = list(results)
+    for places in places_by_labels.values():
+        differences = _differing_settings([results[place] for place in places])
+        for place, settings in zip(places, differences, strict=True):
+            result = results[place]
+            labelled[place] = replace(result, labels={**result.labels, **settings})
     return Results(labelled, planned=results.planned)
 
 

@@ -27,7 +27,7 @@ START_DISTANCE = 0.001
 MAX_DEVIATION = 10 * START_DISTANCE
 """Descent has left the minimum once its deviation exceeds this, even if it returns."""
 SAMPLE_PARTS = 4
-"""A mini-batch of `leaving_by_parts` has one in so many of the samples."""
+"""`leaving_by_parts` uses mini-batches of 1 / SAMPLE_PARTS of the samples."""
 PERIODS = 6  # periods of the oscillation at theory's limit; the first is transient
 
 
