@@ -177,9 +177,6 @@ def test_compiled_rates_match_plain_code(seed):
     assert len(nested.compile_filling().advance.signatures) == 1
 
 
-RAISE_CEILING = filling.raise_ceiling  # which `count_passes` replaces
-
-
 def many_between_racks(magnitudes):
     """600 messages between 16 racks of 16 nodes: routes as rows, and bandwidths of the links.
 
@@ -194,45 +191,21 @@ def many_between_racks(magnitudes):
     return np.stack([senders, up, down, nodes + receivers], axis=1), bandwidths
 
 
-@pytest.mark.parametrize("magnitudes", [0, 1, 12])
-def test_rates_of_many_links_equal_one_heap(magnitudes, monkeypatch):
-    """Bit for bit, as the order of links must be the same, and those of progressive filling."""
+@pytest.mark.parametrize("magnitudes", [0, 1, 12, 200])
+def test_rates_of_many_links_are_max_min_fair_in_any_buckets(magnitudes, monkeypatch):
+    """With one bucket, with the usual ones, and with a bucket for nearly every level."""
     routes, bandwidths = many_between_racks(magnitudes)
-    compiled = nested.compile_filling().max_min_rates(routes, len(routes), bandwidths)
-    raised = []
-    for few_links in (0, filling.FEW_LINKS, math.inf):
-        monkeypatch.setattr(filling, "FEW_LINKS", few_links)
-        passes = count_passes(monkeypatch)
-        plain = filling.max_min_rates(routes, len(routes), bandwidths)
-        np.testing.assert_array_equal(plain, compiled)
-        raised.append(len(passes))
-    assert raised[0] >= raised[1] > raised[2] == 1
     crosses = np.zeros((len(routes), len(bandwidths)))
     np.put_along_axis(crosses, routes, 1.0, axis=1)
-    np.testing.assert_allclose(compiled, max_min(crosses, bandwidths), rtol=1e-9)
-
-
-def test_levels_of_many_magnitudes_take_few_passes(monkeypatch):
-    """Ceilings over 200 magnitudes, ln = 460: after 8 squares the width, 1.1 ** 256, covers a
-    32nd of the levels. Of a constant width, nearly every link would need a pass over all.
-    """
-    routes, bandwidths = many_between_racks(200)
-    monkeypatch.setattr(filling, "FEW_LINKS", 0)
-    passes = count_passes(monkeypatch)
-    filling.max_min_rates(routes, len(routes), bandwidths)
-    assert 8 < len(passes) <= 8 + 32
-
-
-def count_passes(monkeypatch):
-    """A list that grows at every pass over the links above the ceiling."""
-    passes = []
-
-    def counted(*arguments):
-        passes.append(arguments)
-        return RAISE_CEILING(*arguments)
-
-    monkeypatch.setattr(filling, "raise_ceiling", counted)
-    return passes
+    fair = max_min(crosses, bandwidths)
+    compiled = nested.compile_filling().max_min_rates(routes, len(routes), bandwidths)
+    plain = filling.max_min_rates(routes, len(routes), bandwidths)
+    np.testing.assert_array_equal(plain, compiled)
+    np.testing.assert_allclose(plain, fair, rtol=1e-9)
+    for shift in (62, 45):
+        monkeypatch.setattr(filling, "BUCKET_SHIFT", shift)
+        others = filling.max_min_rates(routes, len(routes), bandwidths)
+        np.testing.assert_allclose(others, fair, rtol=1e-9)
 
 
 N, BYTES, BANDWIDTH = 300, 7.0, 11.0
