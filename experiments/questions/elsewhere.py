@@ -11,8 +11,8 @@ FASHION = "fashion_mnist"
 """LeNet-5 on Fashion-MNIST."""
 RESNET = "resnet8"
 """A ResNet-8 with batch normalisation on Fashion-MNIST. Too few seeds ran for a verdict."""
-COMPARABLE_WORDS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
-"""The verdicts of new seeds. They are compared with each other."""
+VERDICTS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
+"""The words of new seeds about a paper's claim."""
 
 
 def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
@@ -46,12 +46,13 @@ def counterpart(answer: Answer, others: Sequence[Answer]) -> Answer | None:
 def compare_answers(answer: Answer, other: Answer) -> str:
     """Compare an answer with that on another data set or network.
 
-    If both have a verdict: `the same`, `other`, or `cannot tell there`. Otherwise their 95 %
-    intervals decide: `not told apart` if they overlap, else `other`.
+    If both have a verdict: `the same`, `other`, or `cannot tell there`. If one has none, or neither
+    can tell, their 95 % intervals decide: `not told apart` if they overlap, else `other`.
     """
     word = answer.judgement.word
     other_word = other.judgement.word
-    if word in COMPARABLE_WORDS and other_word in COMPARABLE_WORDS:
+    neither_tells = word is other_word is Word.CANNOT_TELL
+    if word in VERDICTS and other_word in VERDICTS and not neither_tells:
         if word is other_word:
             return "the same"
         if other_word is Word.CANNOT_TELL:

@@ -115,6 +115,8 @@ def test_stored_numbers_answer(stored_pages, name):
         (0.5, 0.5, "cannot tell there"),  # its interval crosses the bar
         (0.3, np.inf, "other"),  # no bar: the intervals decide
         (0.02, np.inf, "not told apart"),
+        (0.02, 0.0, "not told apart"),  # both intervals cross the bar
+        (0.3, 0.0, "other"),
     ],
 )
 def test_answer_elsewhere_is_compared_by_verdict_or_interval(other, bar, expected):
