@@ -240,8 +240,8 @@ class Result(Shown):
     @cached_property
     def nodes(self) -> "pd.DataFrame":
         """A row per evaluation, node and member, where nodes have models of their own: `time` (s),
-        `updates`, `node`, `member`, `distance` to the mean model, push-sum `weight`, and under
-        `evaluate.nodes` the task's measures.
+        `updates`, `node`, `member`, `distance` to the mean model, push-sum `weight`, under
+        `evaluate.nodes` the task's measures, and a column per swept key of the ensemble.
         """
         return self._select_members(self._table("nodes"))
 
@@ -266,7 +266,8 @@ class Result(Shown):
     @cached_property
     def notes(self) -> "pd.DataFrame":
         """A row per number that the method noted and member: `time` (s), `updates`, `node` (its
-        rank), `name`, `member`, `value`; empty where it noted none.
+        rank), `name`, `member`, `value`, and a column per swept key of the ensemble; empty where it
+        noted none.
         """
         return self._select_members(self._optional_table(NOTES, NOTE_COLUMNS))
 

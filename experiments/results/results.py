@@ -30,8 +30,8 @@ class Results(Shown, Sequence[Result]):
     """The runs of a sweep, or any others: a sequence of `Result` with joint tables.
 
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table.
-    Keys in which the members of an ensemble differ are columns of `metrics` and `final` only; in
-    `nodes` and `notes` there is the number of the `member`, and `Result.members` has its values.
+    Keys in which the members of an ensemble differ are columns of the tables with a row per member:
+    `metrics`, `final`, `nodes` and `notes`.
     Only manifests are read at once; another file is read and checked when it is first used. A run
     given twice under the same labels counts once.
 
@@ -143,7 +143,7 @@ class Results(Shown, Sequence[Result]):
     def parameters(self) -> "pd.DataFrame":
         """A row per run, indexed by `run`: the dotted keys in which the runs' configs differ.
 
-        Keys in which members of an ensemble differ are columns of `metrics` instead.
+        Keys in which members of an ensemble differ are columns of tables by member instead.
         """
         import pandas as pd
 

@@ -200,10 +200,10 @@ def finish(spec: RunSpec, private: Path, outcome: Outcome, facts: Mapping[str, A
     """Write tables, weights and last the manifest, with `facts` in it: the run is finished then."""
     private.stat()  # raises if it was removed: `whole_file` would create it without its config
     tables = {
-        "metrics": {**outcome.metrics, **_swept_columns(spec, outcome)},
+        "metrics": _with_swept_columns(outcome.metrics, spec),
         "updates": outcome.updates,
         "workers": outcome.workers,
-        "nodes": outcome.nodes,
+        "nodes": _with_swept_columns(outcome.nodes, spec),
     }
     for name, table in tables.items():
         write_table(private / f"{name}.parquet", table)
@@ -215,7 +215,7 @@ def finish(spec: RunSpec, private: Path, outcome: Outcome, facts: Mapping[str, A
     if outcome.restores:
         write_table(private / RESTORES, outcome.restores)
     if outcome.notes:
-        write_table(private / NOTES, outcome.notes)
+        write_table(private / NOTES, _with_swept_columns(outcome.notes, spec))
     names = [name for name in (*FILES, *OPTIONAL) if (private / name).is_file()]
     settings = spec.config.as_dict()
     manifest = {
@@ -229,11 +229,15 @@ def finish(spec: RunSpec, private: Path, outcome: Outcome, facts: Mapping[str, A
     write_sealed(private / MANIFEST, manifest)
 
 
-def _swept_columns(spec: RunSpec, outcome: Outcome) -> dict[str, np.ndarray]:
-    """A column of the metrics for each key in which members differ."""
+def _with_swept_columns(table: Mapping[str, np.ndarray], spec: RunSpec) -> dict[str, np.ndarray]:
+    """A table of members with a column for each key in which they differ; an empty one stays so."""
+    columns = dict(table)
+    if not table:
+        return columns
     members = spec.members
-    rows = outcome.metrics["member"]
-    return {key: np.array([members[row][key] for row in rows]) for key in members[0]}
+    for key in members[0]:
+        columns[key] = np.array([members[member][key] for member in table["member"]])
+    return columns
 
 
 def publish(private: Path, path: Path) -> None:

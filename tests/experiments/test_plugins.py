@@ -639,7 +639,7 @@ def test_notes_of_a_method_are_a_table(module, toy, tmp_path):
     assert list(silent.notes) == ["time", "updates", "node", "name", "member", "value"]
     assert silent.notes.empty
     rows = results.notes
-    assert rows["member"].tolist() == [0, 1]
+    assert rows["member"].tolist() == rows["learning.seed"].tolist() == [0, 1]
     assert set(rows["name"]) == {"norm"}
     assert rows["value"].nunique() == 2
     one = results.where(**{"algorithm.name": "noted:Noting", "learning.seed": 1})[0]

@@ -203,6 +203,13 @@ def test_messages_of_a_sweep_are_one_table(toy, tmp_path):
     assert set(results.messages["seed"]) == {0, 1}
 
 
+def test_nodes_have_the_swept_keys_of_members(toy, tmp_path):
+    path = toy("sweep: {learning.lr: [0.1, 0.2]}\n")
+    nodes = sweep(load(path, "algorithm.name=sgp"), tmp_path).nodes
+    assert set(nodes["member"]) == {0, 1}
+    assert (nodes["learning.lr"] == nodes["member"].map({0: 0.1, 1: 0.2})).all()
+
+
 def test_no_runs_have_no_table(folder):
     with pytest.raises(ValueError, match="metrics: there are no runs"):
         _ = load_results(folder)[:0].final
