@@ -102,7 +102,7 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     heap = np.empty(links, np.int64)
     size, bucket, growing = 0, -1, count
     while growing:
-        if size == 0:
+        if size == 0:  # the next bucket; a function of its own makes all a fifth slower
             bucket += 1
             link = buckets[bucket]
             while link >= 0:
