@@ -1,6 +1,6 @@
 """Promised tensors: sliced, added and scaled now, and computed when a value is first needed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,11 @@ class Promise:
     def __getitem__(self, part: slice) -> "Promise":
         """The promise of its columns `part`."""
         return Derived((self,), lambda value: value[:, part])
+
+    def __iter__(self) -> Iterator["Promise"]:
+        # Otherwise Python iterates by `__getitem__`, which raises for no index: for ever.
+        got = type(self).__name__
+        raise TypeError(f"expected a sequence of promises, as [gradient], got one {got}")
 
     def __add__(self, other: "Promise") -> "Promise":
         return Derived((self, other), lambda one, two: one + two)

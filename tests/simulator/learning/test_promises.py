@@ -1,5 +1,6 @@
 """Promises: arithmetic that waits."""
 
+import pytest
 import torch
 
 from laggard.simulator.learning.promises import Derived, Later, Promise
@@ -36,6 +37,12 @@ def test_values_are_computed_together_when_asked():
     assert asked == [3]
     torch.testing.assert_close(half.value, (a._later + b._later)[:, 1:3] * 0.5)
     assert asked == [3]
+
+
+def test_promise_is_not_a_sequence():
+    (promise,) = leaves(1, [])
+    with pytest.raises(TypeError, match=r"expected a sequence .* \[gradient\], got one Known"):
+        list(promise)
 
 
 def test_long_sums_do_not_recurse():
