@@ -16,7 +16,7 @@ from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer, samples_of
-from laggard.simulator.learning.weights import stamp
+from laggard.simulator.learning.weights import form_error, has_form_of, stamp
 from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import SERVER, Ranks, Topology
 from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING
@@ -94,7 +94,8 @@ class Machine(Node):
 
     def _set_weights(self, weights: Tensor) -> None:
         if self._services.reached is None:  # after the end nothing counts
-            self._check_model(weights)
+            if not has_form_of(weights, self._weights):
+                raise form_error(f"the model of node {self.rank}", weights, self._weights)
             self.mixings += 1
             self._weights = stamp(weights, self)
 
@@ -257,28 +258,12 @@ class Machine(Node):
         if services.applies(gradients):
             if services.recoveries is not None:
                 services.recoveries.applies(self)
-            self._check_model(weights)
+            if not has_form_of(weights, self._weights):
+                raise form_error(f"the model of node {self.rank}", weights, self._weights)
             self.version += 1
             self._weights = stamp(weights, self)
             if state is not None:
                 self.state = state
-
-    def _check_model(self, weights: Tensor) -> None:
-        """Raise TypeError unless `weights` have the shape and the precision of the node's model.
-
-        Others would fail far from here or not at all, since arithmetic broadcasts shapes and widens
-        precisions.
-        """
-        present = self._weights
-        shape = getattr(weights, "shape", None)
-        precision = getattr(weights, "dtype", None)
-        if shape == present.shape and precision == present.dtype:
-            return
-        expected = f"a tensor {tuple(present.shape)} of {present.dtype}"
-        got = type(weights).__name__
-        if shape is not None and precision is not None:
-            got = f"{got} {tuple(shape)} of {precision}"
-        raise TypeError(f"the model of node {self.rank}: expected {expected}, got {got}")
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:

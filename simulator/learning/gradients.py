@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.learning.promises import Derived, Promise, evaluate
-from laggard.simulator.learning.weights import Model, Piece, mean
+from laggard.simulator.learning.weights import Model, Piece, form_of, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -262,6 +262,16 @@ class GradientPiece(Derived, Read):
         if first:
             return whole
         return None
+
+
+def check_is_gradient(place: str, gradient: object) -> None:
+    """Raise TypeError for another object than a gradient at `place`.
+
+    Arithmetic on a gradient makes a promise without a worker and a status; `map` keeps them.
+    """
+    if not isinstance(gradient, GradientPromise):
+        expected = "a gradient, of `node.compute` or `gradient.map`"
+        raise TypeError(f"{place}: expected {expected}, got {form_of(gradient)}")
 
 
 def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:

@@ -40,6 +40,32 @@ def stamp(weights: "Tensor", owner: Model) -> "Tensor":
     return alias  # type: ignore[no-any-return]
 
 
+def has_form_of(value: Any, model: "Tensor") -> bool:
+    """Whether `value` has the shape and the precision of `model`.
+
+    Another one would fail far from its origin or not at all, since arithmetic broadcasts shapes
+    and widens precisions.
+    """
+    shape = getattr(value, "shape", None)
+    precision = getattr(value, "dtype", None)
+    return bool(shape == model.shape and precision == model.dtype)
+
+
+def form_of(value: Any) -> str:
+    """The type of `value` in words, and the shape and precision of a tensor or an array."""
+    shape = getattr(value, "shape", None)
+    precision = getattr(value, "dtype", None)
+    if shape is None or precision is None:
+        return type(value).__name__
+    return f"{type(value).__name__} {tuple(shape)} of {precision}"
+
+
+def form_error(place: str, value: Any, model: "Tensor") -> TypeError:
+    """The error that `value` at `place` has not the form of `model`."""
+    expected = f"a tensor {tuple(model.shape)} of {model.dtype}"
+    return TypeError(f"{place}: expected {expected}, got {form_of(value)}")
+
+
 def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     """A model `(ensemble, params)` from slices of its parameters, with the stamp of each slice."""
     import torch

@@ -10,6 +10,7 @@ from laggard.simulator.learning.gradients import (
     IN_FLIGHT,
     Gradient,
     GradientPromise,
+    check_is_gradient,
 )
 from laggard.simulator.learning.task import Task
 
@@ -59,6 +60,7 @@ class Counters:
         """
         fresh = []
         for gradient in gradients:
+            check_is_gradient("node.apply", gradient)
             whole = gradient.resolve(APPLIED)
             if whole is not None:
                 fresh.append(whole)

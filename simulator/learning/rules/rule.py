@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.memory import add, multiply
 from laggard.simulator.errors import InvalidSettingError, Settings
-from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.gradients import GradientPromise, check_is_gradient
 from laggard.simulator.learning.promises import evaluate
 from laggard.simulator.learning.rules.clipping import Clip, Unclipped
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
@@ -20,7 +20,7 @@ from laggard.simulator.learning.rules.scalars import (
     is_zero,
 )
 from laggard.simulator.learning.rules.schedules import Chained, Constant, Progress, Schedule
-from laggard.simulator.learning.weights import mean
+from laggard.simulator.learning.weights import form_error, has_form_of, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,7 +128,16 @@ class Rule(Settings):
 
         The values of all gradients are evaluated together. `combine` makes one gradient of them:
         their `mean`, or their `total`.
+
+        Raises:
+            TypeError: one is no gradient, or its value has another shape or precision than the
+                weights.
+            ValueError: there is no gradient.
         """
+        if not gradients:
+            raise ValueError(f"rule.update: expected one gradient or more, got {gradients!r}")
+        for gradient in gradients:
+            check_is_gradient("rule.update", gradient)
         if weights.shape[1] == 0:  # timing only
             return weights, state
         lr = self.rate(state)
@@ -137,6 +146,9 @@ class Rule(Settings):
         workers = dict(state.workers)  # a copy: states are values, as weights are
         corrected = []
         for gradient, value in zip(gradients, evaluate(gradients), strict=True):
+            if not has_form_of(value, weights):
+                place = f"rule.update: the gradient of worker {gradient.worker}"
+                raise form_error(place, value, weights)
             key = ALL_WORKERS if shared else gradient.worker
             if key not in workers:
                 workers[key] = compensation.init(weights)

@@ -432,6 +432,15 @@ def test_dropped_gradient_cannot_be_applied():
         run(worker, task=Quadratic())
 
 
+def test_value_of_gradient_cannot_be_applied():
+    def worker(node):
+        gradient = yield node.compute(node.weights)
+        node.apply(node.weights, [gradient.value])
+
+    with pytest.raises(TypeError, match=r"node.apply: expected a gradient, .*got Tensor \(1, 1\)"):
+        run(worker, task=Quadratic())
+
+
 def test_seconds_are_computing_sending_or_waiting():
     def worker(node):
         node.send(SERVER, None)

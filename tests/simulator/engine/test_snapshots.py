@@ -375,9 +375,8 @@ class Memory(AsyncPS):
             sender, gradient = yield node.receive()
             if gradient is not None:
                 remember(0.5 * remember() + gradient.value)
-                weights, state = self.rule.update(
-                    node.weights, [gradient.map(lambda _: remember())], state
-                )
+                remembered = gradient.map(lambda own: remember().expand_as(own))
+                weights, state = self.rule.update(node.weights, [remembered], state)
                 node.apply(weights, [gradient])
             node.send(sender, node.weights)
 

@@ -55,6 +55,34 @@ def test_delay_adaptive_rate_bounds_each_gradient(combine, divisor):
     assert float(after) == pytest.approx(-2.0 * (0.2 / 4 + 0.4) / divisor, rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda value: value[0], r"Tensor \(1,\) of torch.float64"),
+        (lambda value: value.float(), r"Tensor \(1, 1\) of torch.float32"),
+        (lambda value: value.numpy(), r"ndarray \(1, 1\) of float64"),
+        (lambda value: None, "NoneType"),
+    ],
+)
+def test_update_refuses_mapped_value_of_other_form(function, got):
+    """A value without the axis of members would be that of all members."""
+    (gradient,) = gradients_at([1.0])
+    weights = torch.zeros(1, 1, dtype=DOUBLE)
+    expected = r"worker 0: expected a tensor \(1, 1\) of torch.float64"
+    with pytest.raises(TypeError, match=f"rule.update: the gradient of {expected}, got {got}"):
+        Rule().update(weights, [gradient.map(function)], Rule().init(weights))
+
+
+def test_update_refuses_what_is_no_gradient():
+    (gradient,) = gradients_at([1.0])
+    weights = torch.zeros(1, 1, dtype=DOUBLE)
+    state = Rule().init(weights)
+    with pytest.raises(TypeError, match=r"update: expected a gradient, .*map`, got Derived"):
+        Rule().update(weights, [gradient * 0.5], state)
+    with pytest.raises(ValueError, match=r"update: expected one gradient or more, got \[\]"):
+        Rule().update(weights, [], state)
+
+
 def test_weights_are_values():
     weights = torch.ones(1, 1, dtype=DOUBLE)
     rule = Rule(Adam(), lr=0.5, compensation=DCASGDa())
