@@ -5,10 +5,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated
 
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings
+from laggard.simulator.errors import (
+    HUGE,
+    InvalidSettingError,
+    Positive,
+    Range,
+    Settings,
+    check_duration,
+)
 from laggard.simulator.recording.counters import Counters, RunProgress
 from laggard.simulator.timing.distributions.distribution import mean_of
 from laggard.simulator.timing.slowdowns import Factor, Markov, Recorded, Window
@@ -105,6 +113,11 @@ MAX_CHANGES = 10**4  # of a Markov chain in a mini-batch
 
 def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
     """Raise `InvalidSettingError` where a period is so short that a run would never end."""
+    mean = cluster.compute.mean
+    if not isinstance(mean, Real):
+        expected = "a number of seconds (a method needs @property)"
+        raise InvalidSettingError(repr(cluster.compute), "mean", expected, type(mean).__name__)
+    check_duration(mean, repr(cluster.compute), "mean")
     shortest, longest = _batch_seconds(cluster)
     if not 0 < shortest <= longest < math.inf:
         expected = "factors that leave seconds > 0"

@@ -30,7 +30,9 @@ class Distribution(Protocol):
     """A distribution of durations: exact `mean` and `std` (s), and `draw` of samples `(n,)`.
 
     Do not store the generator that `draw` gets. All workers share this object, and before each draw
-    it is set to the state of the calling worker.
+    it is set to the state of the calling worker. So a law whose draws depend on earlier ones has a
+    method `machine(rng)` too: it is called once for each worker, and returns the distribution that
+    this worker alone draws from. A law with another distribution for each rank has `of_worker(rank)`.
     """
 
     @property
@@ -149,9 +151,12 @@ class Durations:
         """
         if not self._block:
             drawn = self._stream.draw(lambda rng: self._law.draw(rng, BLOCK))
-            if getattr(drawn, "shape", None) != (BLOCK,):
-                expected = f"an array of {BLOCK} numbers, as asked for"
-                raise InvalidSettingError(repr(self._law), "draw", expected, drawn)
+            if not _is_block(drawn):
+                expected = f"an array of {BLOCK} real numbers, as asked for"
+                got = type(drawn).__name__
+                if isinstance(drawn, np.ndarray):
+                    got = f"an array {drawn.shape} of {drawn.dtype}"
+                raise InvalidSettingError(repr(self._law), "draw", expected, got)
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         # Checked here too: the text of the error costs more than the draw.
@@ -159,3 +164,10 @@ class Durations:
             node = "worker" if self._rank >= 0 else "node"
             check_duration(seconds, repr(self._law), f"draw for {node} {self._rank}")
         return seconds
+
+
+def _is_block(drawn: object) -> bool:
+    """Whether `drawn` is an array of as many real numbers as `Durations` asks for."""
+    if not isinstance(drawn, np.ndarray) or drawn.shape != (BLOCK,):
+        return False
+    return drawn.dtype.kind in "fiu"

@@ -88,10 +88,21 @@ class Broken(Constant):
 DRAWN = [np.full(64, value) for value in (-1e-9, math.nan, math.inf)]
 
 
-@pytest.mark.parametrize("drawn", [*DRAWN, 1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2))])
+NO_BLOCKS = [1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2)), np.ones(64, complex)]
+
+
+@pytest.mark.parametrize("drawn", [*DRAWN, *NO_BLOCKS])
 def test_distribution_without_valid_durations_raises(drawn):
     with pytest.raises(InvalidSettingError, match=r"Broken.*draw.*: expected"):
         simulate(Cluster(2, compute=Broken(drawn)), AsyncPS(Rule()), stop=Stop(updates=3))
+
+
+@pytest.mark.parametrize("mean", [lambda: 1.0, "1.0", math.nan, -1.0])
+def test_distribution_without_valid_mean_raises(mean):
+    compute = Broken(np.ones(64))
+    object.__setattr__(compute, "mean", mean)
+    with pytest.raises(InvalidSettingError, match=r"Broken.*mean: expected"):
+        simulate(Cluster(2, compute=compute), AsyncPS(Rule()), stop=Stop(updates=3))
 
 
 def test_blocks_do_not_change_stream():
