@@ -95,9 +95,9 @@ class Downpour(Compressing, Sharded):
 
     Attributes:
         n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
-        local_rule: the replica's own steps: plain `sgd` at the rule's learning rate, the `same`
-            optimiser as the server's with a state of its own, or `none`. They have no effect where
-            every mini-batch fetches.
+        local_rule: the replica's own steps, with the rule's schedule, clipping and weight decay:
+            plain `sgd` at the rule's learning rate, the `same` optimiser as the server's with a
+            state of its own, or `none`. They have no effect where every mini-batch fetches.
         warm_start: updates that worker 0 makes alone before the others begin.
         sync_every: mini-batches after which a worker waits until all have made as many, counted
             from the warm start.

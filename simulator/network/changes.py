@@ -31,6 +31,7 @@ class Change(Settings):
     from that node, and to its card's up link. With a receiver alone, it applies to all messages to
     that node, and to its card's down link. With neither, it applies to all messages and all cards.
     A private link is as fast as the slower of the two cards would be, also where those change.
+    A server that is `colocated` with a worker has that worker's rows, also for its latency.
 
     Attributes:
         sender: a rank, -1 is the server; None is any.

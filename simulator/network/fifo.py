@@ -31,7 +31,8 @@ class FifoSharing:
     The head of a message reaches the next link when this link begins to serve it. Where all links
     that follow are faster, it reaches the next one only as late as its tail allows: a slow sender
     does not occupy a fast receiver's link. The tail leaves a link no earlier than it left the link
-    before. A busy down link does not occupy the up link. So N bytes over free links of b_k bytes
+    before. A link between two others serves a message for N / b seconds, even if its tail passes
+    later. A busy down link does not occupy the up link. So N bytes over free links of b_k bytes
     per second take max_k N / b_k seconds.
     """
 

@@ -17,11 +17,11 @@ class Ringleader(CompressingServer, Sharded):
         w <- w - lr (1/P) sum_j G_j / b_j
 
     where row j of the table has the sum G_j of b_j gradients of worker j. The server gathers
-    without an update until every worker has a gradient in the table. From then on the next gradient
-    of each worker is added to its row and makes an update, and the worker gets w. After P updates
-    the round ends; gradients that a worker sent beyond that one are the next table. If a gradient
-    makes no update, the server answers with a token of no bytes, and the worker computes again at
-    the model that it holds.
+    without an update until every worker has a gradient in the table. The gradient that completes
+    the table makes the first update. From then on the next gradient of each other worker is added
+    to its row and makes an update, and the worker gets w. After P updates the round ends; gradients
+    that a worker sent beyond that one are the next table. If a gradient makes no update, the server
+    answers with a token of no bytes, and the worker computes again at the model that it holds.
 
     So where workers' losses differ, it tends to the minimum of their mean, which `async_ps` does
     not at uneven speeds. P updates take at most twice the slowest worker's mini-batch on a free
