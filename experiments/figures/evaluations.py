@@ -92,7 +92,10 @@ def _updates_of(shown: Facets, colour: str) -> pd.DataFrame:
 def _compare_in_rows(shown: Facets, path: File, measure: str, target: float | None) -> Figure:
     """Draw a row of panels for each value of the second axis: by time, updates and staleness."""
     looks = line_styles(shown.lines)
-    height = 0.9 + 1.9 * len(shown.panels) + legend_height(shown.lines)
+    most_lines = max(len(shown.of_panel(name)) for name in shown.panels)
+    # names beside the distributions must not overlap
+    panel_height = max(1.9, 0.8 + 0.16 * most_lines)
+    height = 0.9 + panel_height * len(shown.panels) + legend_height(shown.lines)
     with styled_figure(8, height, path) as figure:
         panels = figure.subplots(len(shown.panels), 3, squeeze=False)
         for row, name in zip(panels, shown.panels, strict=True):

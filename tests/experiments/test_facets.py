@@ -1,5 +1,7 @@
 """Figures show the whole sweep: each value of each axis, or a line that says how to choose."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -180,3 +182,14 @@ def test_plot_where_selects_runs_that_fit(tmp_path, mistake, capsys):
     assert "no run has that value" in mistake(
         "plot", folder, "--to", to, "--where", "cluster.workers=99"
     )
+
+
+def test_best_values_beside_many_distributions_do_not_overlap(tmp_path):
+    workers = "  cluster.workers: [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]\n"
+    axes = f"{workers}  learning.lr: [0.01, 0.05]\n"
+    figure = figures.comparison(swept(tmp_path, axes, stop="{updates: 5}"))
+    figure.draw_without_rendering()
+    names = figure.axes[2].get_yticklabels()
+    assert len(names) == 12
+    boxes = [name.get_window_extent() for name in names]
+    assert all(lower.y1 <= upper.y0 for upper, lower in pairwise(boxes))
