@@ -58,6 +58,7 @@ ROW = 0.42  # inches of a row of a panel of distributions
 MEAN_LINE: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": DASHES[1]}
 MEAN_MARKER: dict[str, Any] = {"marker": "v", "markevery": [1], "markersize": 5, "clip_on": False}
 POINTS: dict[str, Any] = {"s": 4, "linewidth": 0, "rasterized": True}
+NAMED_VALUE = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 DASHED = "dashed: mean of the run"
 PHASE_STYLES: dict[str, dict[str, Any]] = {
     "network down": {"color": PALETTE[5]},
@@ -86,7 +87,7 @@ def histograms(results: Runs, path: File = None, label: Label | None = None) -> 
             updates = pd.concat([result.updates for result in seeds])
             if len(seeds) > 1:
                 name = f"{name} (n = {len(seeds)} seeds)"
-            _histogram_beside_theory(axes, updates, seeds[0], name, 112 // columns)
+            _histogram_beside_theory(axes, updates, seeds[0], name, 108 // columns)
             if number % columns:
                 axes.set_ylabel("")
         panels.notes = _theory_notes(panels.axes)
@@ -235,8 +236,11 @@ def histogram(
     if theory is not None:
         lines.append(f"theory: {theory.law}, mean {theory.mean:.2f}")
         _draw_theory(axes, theory, edges, width)
-    wrapped = [textwrap.fill(line, wrap) for line in lines if line]
-    axes.set_title("\n".join(wrapped), fontsize="small", pad=8)
+    # no line breaks within `n = 12`
+    unbroken = [line.replace(" = ", NAMED_VALUE) for line in lines if line]
+    wrapped = [textwrap.fill(line, wrap) for line in unbroken]
+    heading = "\n".join(wrapped).replace(NAMED_VALUE, " = ")
+    axes.set_title(heading, fontsize="small", pad=8)
     axes.set(xlabel="staleness (updates)", ylabel="share of gradients (%)")
     axes.yaxis.set_major_formatter(PERCENT)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

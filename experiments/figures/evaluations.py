@@ -204,7 +204,8 @@ def consensus(
     Raises:
         ValueError: `x` is unknown, or no result has a model at each node.
     """
-    measured = [result for result in as_sequence(results) if "consensus" in result.metrics]
+    given = as_sequence(results)
+    measured = [result for result in given if "consensus" in result.metrics]
     if not measured:
         raise ValueError(
             "no result has a consensus distance: expected a method whose nodes have models, as dpsgd"
@@ -221,6 +222,9 @@ def consensus(
         )
     shown = shown._replace(lines=lines)
     texts = notes(shown)
+    left_out = len(given) - len(measured)
+    if left_out:
+        texts.append(f"{left_out} of {len(given)} runs have no models at their nodes and no line")
     distances = _column(lines, "consensus")
     # a log axis leaves out zeros; without a positive distance the axis is linear and shows them
     if (distances == 0).any() and (distances > 0).any():

@@ -388,6 +388,7 @@ def test_consensus_draws_metrics_and_refuses_server_methods(bench, grid):
         )
     with pytest.raises(ValueError, match="no result has a consensus distance"):
         figures.consensus(grid[:1])
+    assert "1 of 3 runs have no models" in words(figures.consensus([*runs, grid[0]]))
     with pytest.raises(ValueError, match=r"x: expected one of time, .*, got 'steps'"):
         figures.consensus(runs, x="steps")
     short = bench(
