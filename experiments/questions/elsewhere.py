@@ -9,8 +9,11 @@ from laggard.experiments.questions.words import Word
 
 FASHION = "fashion_mnist"
 """LeNet-5 on Fashion-MNIST."""
-RESNET = "resnet8"
-"""A ResNet-8 with batch normalisation on Fashion-MNIST. Too few seeds ran for a verdict."""
+BY_FEW_SEEDS = {
+    "resnet8": "with a ResNet-8 with batch normalisation on Fashion-MNIST",
+    "text": "on real text",
+}
+"""Places where too few seeds ran for a verdict, with the words that pages use."""
 VERDICTS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
 """The words of new seeds about a paper's claim."""
 
@@ -19,7 +22,7 @@ def answers_with(place: str, question: Question, folder: Path) -> list[Answer]:
     """The answers of a question on another data set or network; none if it was not run there.
 
     Args:
-        place: `FASHION` or `RESNET`, as in the name of the table of numbers.
+        place: `FASHION` or one of `BY_FEW_SEEDS`, as in the name of the table of numbers.
         folder: the folder of the tables of numbers.
 
     Raises:

@@ -1,17 +1,18 @@
 """The generated pages: the first page, and the blocks of numbers in the cards and papers' pages."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
 
 from laggard.experiments.questions.catalogue import QUESTIONS
 from laggard.experiments.questions.delay import RATE, SPEEDUP
 from laggard.experiments.questions.elsewhere import (
+    BY_FEW_SEEDS,
     FASHION,
-    RESNET,
     answers_with,
     compare_answers,
     counterpart,
@@ -77,15 +78,17 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     """
     answers = {}
     fashion = {}
-    resnet = {}
+    by_few: dict[str, dict[str, list[Answer]]] = {}
     tables = {}
     texts = {}
     for name, question in QUESTIONS.items():
         table = read_numbers(name, folder)
         answers[name] = [] if table.empty else question.decide(table)
         fashion[name] = answers_with(FASHION, question, folder)
-        resnet[name] = answers_with(RESNET, question, folder)
-        block = numbers_block(question, answers[name], fashion[name], resnet[name])
+        by_few[name] = {
+            says: answers_with(place, question, folder) for place, says in BY_FEW_SEEDS.items()
+        }
+        block = numbers_block(question, answers[name], fashion[name], by_few[name])
         if not table.empty and has_picture(question, table):
             picture = _seen_from(folder / f"{name}.png", first.parent)
             block = f"![{question.asks}](../../{picture})\n\n{block}"
@@ -105,7 +108,7 @@ def page_texts(first: Path, folder: Path) -> dict[Path, str]:
     speedup = ""
     if answers[SPEEDUP.name]:
         speedup = _seen_from(folder / f"{SPEEDUP.name}.png", first.parent)
-    page = _first_page(answers, fashion, resnet, tables, hero, caption, speedup)
+    page = _first_page(answers, fashion, by_few, tables, hero, caption, speedup)
     return {first: page, **texts}
 
 
@@ -117,13 +120,13 @@ def numbers_block(
     question: Question,
     answers: Sequence[Answer],
     fashion: Sequence[Answer] = (),
-    resnet: Sequence[Answer] = (),
+    by_few: Mapping[str, Sequence[Answer]] = MappingProxyType({}),
 ) -> str:
     """The generated block of a card: a list of the answers, each with its further numbers.
 
     Args:
         fashion: the answers on Fashion-MNIST, perhaps to a part of the question only.
-        resnet: likewise, the answers with a ResNet-8.
+        by_few: likewise, the answers by few seeds, by the place where they ran.
     """
     if not answers:
         return f"Not run yet: `laggard reproduce {question.name} --dry-run` says what it takes."
@@ -133,9 +136,10 @@ def numbers_block(
         on_fashion = counterpart(answer, fashion)
         if on_fashion is not None:
             lines.append(f"  - on Fashion-MNIST {elsewhere_text(answer, on_fashion)}")
-        with_resnet = counterpart(answer, resnet)
-        if with_resnet is not None:
-            lines.append(f"  - with ResNet-8 on Fashion-MNIST: {_measured_text(with_resnet)}")
+        for place, others in by_few.items():
+            there = counterpart(answer, others)
+            if there is not None:
+                lines.append(f"  - {place}: {_measured_text(there)}")
         middle = answer.number.median
         if middle is not None and not answer.number.missing:
             lines.append(f"  - median: {interval_text(middle)}")
@@ -234,7 +238,7 @@ def _with_word(rows: Sequence[PageRow], *words: Word) -> list[PageRow]:
 def _first_page(
     answers: dict[str, list[Answer]],
     fashion: dict[str, list[Answer]],
-    resnet: dict[str, list[Answer]],
+    by_few: dict[str, dict[str, list[Answer]]],
     tables: dict[str, str],
     hero: str,
     caption: str,
@@ -255,7 +259,11 @@ def _first_page(
             other = counterpart(answer, others)
             if other is not None:
                 on_fashion[answer.asks, answer.says] = elsewhere_text(answer, other)
-    with_resnet = [(QUESTIONS[name], others[0]) for name, others in resnet.items() if others]
+    by_place: dict[str, list[PageRow]] = {}
+    for name, places in by_few.items():
+        for place, others in places.items():
+            if others:
+                by_place.setdefault(place, []).append((QUESTIONS[name], others[0]))
     template = resources.files("laggard") / "experiments" / "questions" / FIRST
     page = jinja2.Template(template.read_text(encoding="utf-8"), keep_trailing_newline=True)
     missing = [QUESTIONS[name] for name, own in answers.items() if not own]
@@ -272,7 +280,7 @@ def _first_page(
         speedup=speedup,
         Word=Word,
         fashion=on_fashion,
-        resnet=with_resnet,
+        by_place=by_place,
         cards=CARDS.as_posix(),
         papers={_named(paper): (PAPER_CARDS / f"{paper.key}.md").as_posix() for paper in PAPERS},
         read=sum(answer.mark == "read" for _, answer in every if answer.judgement.word),

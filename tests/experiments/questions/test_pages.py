@@ -133,13 +133,14 @@ def test_part_is_compared_with_same_part_of_other_data():
     ours = [Answer("How fast?", case, number, case=case) for case, number in numbers.items()]
     elsewhere = replace(ours[1], number=estimate(spread(3.0, 0.05, 10)))
     assert counterpart(ours[0], [elsewhere]) is None
-    lines = numbers_block(QUESTIONS["delay-rate"], ours, [elsewhere], [elsewhere]).splitlines()
+    by_few = {"with a ResNet-8 on Fashion-MNIST": [elsewhere]}
+    lines = numbers_block(QUESTIONS["delay-rate"], ours, [elsewhere], by_few).splitlines()
     places = [place for place, line in enumerate(lines) if "Fashion-MNIST" in line]
     (second,) = (place for place, line in enumerate(lines) if line.startswith("- **adam"))
     assert places == [second + 1, second + 2]
 
 
-def test_resnet_gives_a_number_without_a_verdict():
+def test_few_seeds_elsewhere_give_a_number_without_a_verdict():
     """It stands in the card below the first answer, which keeps its own verdict."""
     question = QUESTIONS["late-gossip"]
 
@@ -147,10 +148,10 @@ def test_resnet_gives_a_number_without_a_verdict():
         number = estimate(spread(center, 0.05, seeds))
         return Answer("Lost?", "few", number, "points", paper="few are lost", at_most=0.5)
 
-    ours, resnet = answer(0.0, 10), answer(0.9, 5)
-    lines = numbers_block(question, [ours], resnet=[resnet]).splitlines()
-    (line,) = (line for line in lines if "ResNet-8" in line)
-    assert line.startswith("  - with ResNet-8 on Fashion-MNIST: 0.9")
+    ours, few = answer(0.0, 10), answer(0.9, 5)
+    lines = numbers_block(question, [ours], by_few={"on real text": [few]}).splitlines()
+    (line,) = (line for line in lines if "real text" in line)
+    assert line.startswith("  - on real text: 0.9")
     assert line.endswith(" points, 5 seeds")
     assert sum(Word.AGREES in line for line in lines) == 1
 
