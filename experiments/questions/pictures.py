@@ -181,7 +181,7 @@ def speedup_picture(table: pd.DataFrame, path: File = None) -> Figure:
         panels = figure.subplots(2, len(optimisers), sharex=True, sharey="row", squeeze=False)
         for column, optimiser in enumerate(optimisers):
             above, below = panels[:, column]
-            for number, target in enumerate(targets_in(table)):
+            for number, target in enumerate(targets_in(select(table, study="targets"))):
                 _draw_target(above, below, table, optimiser, target, number)
             above.set_title(NAMES[optimiser], fontsize="small")
             below.set_xlabel("workers D + 1")

@@ -60,6 +60,29 @@ def test_missed_target_has_no_speed_up():
     assert answers[0].beside["with 33 workers"].missing == 8
 
 
+def workers_epochs(value, role, count, lr):
+    return rows(
+        "epochs_to_0.98",
+        spread(value, value / 50, count),
+        role,
+        "workers",
+        optimiser="adam",
+        times="stragglers",
+        lr=lr,
+    )
+
+
+def test_workers_are_compared_with_one_at_the_rate_that_other_seeds_chose():
+    """One worker takes 1 epoch and 33 take 3, at a longest delay of 32: 33 * 1 / 3."""
+    tuned = [workers_epochs(9.0, "tune", 3, 0.1), workers_epochs(3.0, "tune", 3, 0.3)]
+    report = [workers_epochs(9.0, "report", 8, 0.1), workers_epochs(3.0, "report", 8, 0.3)]
+    adam, momentum = decide_speedup(table(speedups(), *tuned, *report))
+    mean_is(adam.beside["with 33 workers and stragglers"], 11.0, rel=1e-9)
+    assert [says for says in momentum.beside if "stragglers" in says] == []
+    assert adam.number.mean.value == pytest.approx(6.6), "their delay is not constant"
+    assert adam.says.endswith("; with 33 workers and stragglers 11 times sooner")
+
+
 def cliffs(fall, role="report"):
     """Accuracies on a grid of rates whose cliff_rate falls as (2 D + 1)^fall, for both optimisers."""
     rates = 10.0 ** np.arange(-6, 1, 0.25)
