@@ -219,6 +219,16 @@ def test_phases_count_the_updates_that_fell_into_them():
     assert unsplit[["network down", "compute", "network up, queue, barrier"]].tolist() == [2, 1, 2]
 
 
+def test_phases_of_a_read_in_the_instant_of_an_update_are_zero():
+    """On a free network a worker reads the weights in the instant of the update."""
+    table = pd.DataFrame({
+        "time": [1.0, 2.0], "worker": 0, "target": -1, "started": [0.0, 1.0],
+        "computed": [1.0, 2.0], "arrived": [1.0, 2.0], "version_read": [0, 1], "version": [0, 1],
+        "staleness": 0, "status": "applied",
+    })  # fmt: skip
+    assert not phases(table).drop(columns="worker").any(axis=None)
+
+
 LOGGED = """
 cluster: {workers: 5, compute: {law: gamma, mean: 1, cv: 0.4}, network: {bandwidth: 20, latency: 0.1, message_bytes: 4}}
 task: {model: timing}
