@@ -38,6 +38,7 @@ class Entry(NamedTuple):
     @property
     def function(self) -> Callable[..., Any]:
         """Draws the figure: a function of results."""
+        # `__getattr__` of this module imports the family, only now
         function: Callable[..., Any] = getattr(sys.modules[__name__], self.name)
         return function
 

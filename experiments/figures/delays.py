@@ -57,6 +57,7 @@ STALENESS_LABEL = "staleness (updates)"
 ROW = 0.42  # inches of a row of a panel of distributions
 MEAN_LINE: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": DASHES[1]}
 MEAN_MARKER: dict[str, Any] = {"marker": "v", "markevery": [1], "markersize": 5, "clip_on": False}
+# rasterized: in an SVG, each of thousands of points would be an element
 POINTS: dict[str, Any] = {"s": 4, "linewidth": 0, "rasterized": True}
 NAMED_VALUE = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 DASHED = "dashed: mean of the run"
@@ -119,7 +120,7 @@ def staleness(results: Runs, path: File = None, label: Label | None = None) -> F
         for (left, right), result, name in zip(rows, results, names, strict=True):
             _histogram_beside_theory(left, result.updates, result, name, 44)
             grey_notes.append(_draw_over_time(right, applied_gradients(result.updates)))
-        panels = [*rows[:, 1], *rows[:, 0]]
+        panels = [*rows[:, 1], *rows[:, 0]]  # the legend names workers before theory
         rolling = f"lines: rolling mean of {ROLLING} gradients"
         notes = [f"{rolling}, or 1/{MIN_WINDOWS} of a worker's if that is more"]
         if len(results) > 1 and grey_notes[-1]:
@@ -245,6 +246,7 @@ def histogram(
     axes.yaxis.set_major_formatter(PERCENT)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     margin = 0.02 * (top + 1)
+    # up to 1: an axis of fresh gradients alone would have ticks at -0.5 and 0.5
     axes.set_xlim(-0.5 - margin, max(edges[-1], 1.5) + margin)
 
 
@@ -276,6 +278,7 @@ def _end_of_axis(updates: pd.DataFrame) -> float:
     if not len(applied):
         return 0.0
     quantile = float(np.quantile(applied, 0.998, method="higher"))
+    # + 1: of fresh gradients the quantile is 0, and a staleness of 1 is not far beyond
     if applied.max() > 1.5 * quantile + 1:
         return quantile
     return float(applied.max())
@@ -364,7 +367,7 @@ def split(results: Runs, path: File = None, label: Label | None = None) -> Figur
     updates = [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown]
     times = [spent.drop(columns="worker").mean() for _, spent in shown]
     bars = []
-    for name, (counts, _) in zip(names, shown, strict=False):
+    for name, (counts, _) in zip(names[:MAX_BARS], shown, strict=True):
         bars.append(f"{shorten(name, 48)} (n = {len(counts):,})")
     with styled_figure(8, 1.3 + 0.25 * max(3, len(shown)), path) as figure:
         left, right = figure.subplots(1, 2, sharey=True)

@@ -70,6 +70,7 @@ def comparison(
     height = 3.4 + 2.1 * rows + legend_height(shown.lines)
     with styled_figure(8, height, path) as figure:
         heights = [3.2] + [2.1] * rows
+        # a row has one to four histograms, and each of these numbers divides 12
         grid = figure.add_gridspec(1 + rows, 12, height_ratios=heights)
         left = figure.add_subplot(grid[0, :6])
         right = figure.add_subplot(grid[0, 6:], sharey=left)
@@ -107,9 +108,11 @@ def _compare_in_rows(shown: Facets, path: File, measure: str, target: float | No
             row[0].set_title(shorten(name, 60))
         for axes in panels[:-1].flat:
             axes.set_xlabel("")
-        texts = [*notes(shown._replace(note="")), ROWS_OF_STALENESS]
+        without_note = shown._replace(note="")  # the chosen values stand beside the rows
+        texts = [*notes(without_note), ROWS_OF_STALENESS]
         if shown.title:
             texts.append("beside a row: its best value")
+        # not those of the third column: there n counts runs, not members
         legend(figure, panels[:, :2].flat, texts, shown.title)
     return figure
 

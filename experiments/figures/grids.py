@@ -205,6 +205,7 @@ def _draw_panel(
     groups = table.groupby([y, x])["learnt"]
     means = groups.mean().unstack().reindex(index=ys, columns=xs)
     has_diverged = table["learnt"].isna().groupby([table[y], table[x]]).max()
+    # a setting that was not run is NaN here, and not hatched
     diverged = has_diverged.unstack().reindex(index=ys, columns=xs).to_numpy() == 1
     values = np.where(diverged, np.nan, means.to_numpy(float))
     names = np.full(values.shape, "", object)

@@ -132,7 +132,7 @@ def ends(results: Sequence[Result], keys: Sequence[str]) -> pd.DataFrame:
         for key in keys:
             if key not in last:
                 last[key] = _parameter(result.config, key)
-        last["learnt"] = last[measure]
+        last["learnt"] = last[measure]  # a diverged model has an accuracy too
         losses = [
             name for name in ("test_loss", "train_loss") if _is_measured(result.metrics, name)
         ]
@@ -164,7 +164,7 @@ def pool_seeds(
     for place, (result, texts) in enumerate(zip(results, _coordinates(results), strict=True)):
         settings = [text for key, text in texts.items() if not is_seed(key)]
         name = ", ".join(filter(None, settings)) or str(result.config.name)
-        pool: Any = place
+        pool: Any = place  # without a swept seed, runs of one name are different runs
         if any(map(is_seed, texts)):
             pool = name
         pools.setdefault(pool, (name, []))[1].append(result)
@@ -190,6 +190,7 @@ def swept_keys(metrics: pd.DataFrame) -> list[str]:
 
 
 def _is_swept(metrics: pd.DataFrame, key: str) -> bool:
+    # all measures are numbers, so that a column of texts has the names of variants
     return "." in key or key == "seed" or metrics[key].dtype.kind not in "iufb"
 
 

@@ -83,6 +83,7 @@ def _merge_costs(same: list[Drawing]) -> Drawing:
     costs = list(dict.fromkeys(drawing.cost for drawing in same))
     if len(costs) == 1:
         return same[0]
+    # the first line alone: the seconds in the second depend on size and bandwidth
     loads = dict.fromkeys(cost.partition("\n")[0] for cost in costs)
     return same[0]._replace(cost="\n".join(loads))
 
@@ -143,6 +144,7 @@ def _edges(graph: Any, step: int, workers: int, servers: list[int]) -> nx.DiGrap
 
 def _between_machines(edges: nx.DiGraph, network: Network, workers: int) -> nx.MultiDiGraph:
     """The edges that cross a card; messages within a host do not."""
+    # a multigraph, since several workers of a host may send to the same other host
     pairs = [network.on_machines(pair, workers) for pair in edges.edges]
     return nx.MultiDiGraph((start, end) for start, end in pairs if start != end)
 
@@ -227,7 +229,7 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     corners = np.array(list(places.values()))
     x, y = (corners.max(0) + corners.min(0)) / 2
     half = max(1.0, *np.ptp(corners, axis=0) / 2)
-    half *= 1.5 if drawing.is_torus else 1.18
+    half *= 1.5 if drawing.is_torus else 1.18  # the arcs of a torus leave its grid
     axes.set(xlim=(x - half, x + half), ylim=(y - half, y + half))
     axes.set_title(f"{drawing.title}\n{drawing.cost}", fontsize="small")
     axes.set_aspect("equal")
@@ -240,7 +242,7 @@ def _draw_edges(axes: Axes, drawing: Drawing, shrink: float, width: float) -> No
         style: dict[str, Any] = {"arrowstyle": "-|>"}
         if graph.has_edge(receiver, sender):
             style["arrowstyle"] = "-"
-            if sender > receiver:
+            if sender > receiver:  # the line is drawn for the other direction
                 continue
         start, end = places[sender], places[receiver]
         bend = 0.0
@@ -283,7 +285,7 @@ def utilisation(
     panels.notes = [spread, f"{bins} bins", omission_note(longest)]
     size = 8, 1.0 + sum(heights)
     with panels.figure(size, path, height_ratios=heights) as figure:
-        for (axes, load), name in zip(panels, names, strict=False):
+        for (axes, load), name in zip(panels, names, strict=True):
             _draw_load(figure, axes, load)
             if len(panels) > 1:
                 axes.set_title(shorten(name, 100))

@@ -38,7 +38,7 @@ AXIS_LABELS = {
     "epoch": "epochs",
     "bytes": "bytes sent",
 }
-DIGIT = 0.075  # inches that a character of a tick's label takes
+DIGIT = 0.075  # inches that a digit of a tick's label takes, at 8 pt
 MAX_MARKED_POINTS = 25
 MAX_OMITTED_NAMES = 4
 GREY, LIGHT = "#666666", "#bbbbbb"
@@ -94,6 +94,7 @@ def styled_figure(
 
 def _show_dollar_signs(figure: Figure) -> None:
     """Treat texts as plain text: a label with two dollar signs is not a formula."""
+    # matplotlib writes these as formulas: the ticks of log axes, and powers of ten beside an axis
     formulas = {axis.offsetText for axis in figure.findobj(Axis)}
     for tick in figure.findobj(Tick):
         formulas |= {tick.label1, tick.label2}
@@ -183,6 +184,7 @@ def omission_note(names: Sequence[str], items: str = "") -> str:
 
 def name_ticks(axis: Axis, places: Any, names: Iterable[object], **options: Any) -> None:
     """Name these places of an axis; dollar signs are plain text."""
+    # escaped, since `_show_dollar_signs` leaves the labels of ticks formulas
     axis.set_ticks(places, [str(name).replace("$", r"\$") for name in names], **options)
 
 
@@ -200,6 +202,7 @@ def tick_values(axis: Axis, values: Sequence[float], inches: float) -> None:
     for value in values[1:]:
         characters = len(f"{named[-1]:g}") + len(f"{value:g}") + 2
         distance = math.log(value / named[-1]) * scale
+        # names are centred on their ticks: half of each lies between the two
         if distance >= DIGIT * characters / 2:
             named.append(value)
     unnamed = [value for value in values if value not in named]
@@ -269,6 +272,7 @@ def save(figure: Figure, path: str | Path) -> Figure:
     metadata = None
     if path.suffix == ".svg":  # without the date, the same data give the same bytes
         metadata = {"Date": None}
+    # `part` has another suffix. matplotlib reads the style's `svg.hashsalt` only when it saves.
     with whole_file(path) as part, style.context(STYLE):
         figure.savefig(part, dpi=150, format=suffix, metadata=metadata)
     return figure
@@ -284,6 +288,7 @@ def line_styles(lines: Sequence[Line]) -> dict[str, Look]:
     dashes = list(dict.fromkeys(line.dash for line in lines))
     palette: Any = PALETTE
     if len(colours) > len(PALETTE):
+        # up to 0.92: the yellow end is hardly visible on white
         palette = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(colours)))
     looks: dict[str, Look] = {}
     for line in lines:
@@ -360,6 +365,7 @@ def _draw_line(axes: Axes, line: Line, keys: tuple[str, str], look: Look) -> lis
     style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": marker}
     axes.plot(at, mean, label=line.title, **style)
     axes.fill_between(at, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    # the start of training, at chance, would keep `_zoom` from limiting the axis
     late = min(len(at) // 8 + 1, len(at) - 1)
     return [*low[late:], *high[late:]]
 
@@ -387,6 +393,7 @@ def logarithmic(axes: Axes, levels: Sequence[float] = ()) -> None:
     values = _positive([line.get_ydata() for line in axes.lines])
     if not len(values):
         return
+    # by default ("clip") a line would fall through the axis at a zero: here it has a gap
     axes.set_yscale("log", nonpositive="mask")
     wanted = np.append(_positive([levels]), values)
     # bands may reach down to 0, where a log axis does not
@@ -398,7 +405,7 @@ def logarithmic(axes: Axes, levels: Sequence[float] = ()) -> None:
         return
     axes.yaxis.set_major_formatter(PLAIN)
     minor = SPARSE
-    if high < 3 * low:
+    if high < 3 * low:  # a range below a factor of 2.5 may have no 2, 5 or power of ten
         minor = PLAIN
     axes.yaxis.set_minor_formatter(minor)
 
@@ -442,4 +449,5 @@ def legend(
     figure.align_ylabels()
     text = "; ".join(filter(None, notes))
     note = "\n".join(textwrap.wrap(text, int(128 * scale)))
+    # the constrained layout makes room for a common label of x, and for no other text
     figure.supxlabel(note, x=0.01, ha="left", fontsize="small", color=GREY)

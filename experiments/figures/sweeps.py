@@ -100,6 +100,7 @@ def cliff(
             elif table["learnt"].between(0, LOST * start, inclusive="neither").any():
                 axes.set_yscale("log")
         first = panels.axes[0]
+        # after the loop: panels share their ticks, and `set_xscale` of any of them replaces these
         tick_values(first.xaxis, sorted(table[LR].unique()), 7.2 / columns - 0.5)
         title = f"final {CURVES.get(measure, measure)}"
         name_axes(panels.axes, columns, AXIS_NAMES[LR], title)
@@ -143,6 +144,7 @@ def _draw_lines(
         _draw_cliff(axes, table, PALETTE[0], 0, "mean", top)
     colours: Any = PALETTE
     if len(values) > len(PALETTE):
+        # up to 0.88: the yellow end is hardly visible on white
         colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(values)))
     every = math.ceil(len(values) / MAX_NAMED_LINES)
     for index, value in enumerate(values):
@@ -326,6 +328,7 @@ def _draw_target_times(
         if np.isfinite(estimate.half):
             low, high = interval(estimate, is_share=False)
         points.append((workers, estimate.value, estimate.value - low, high - estimate.value))
+    # reshaped, since without points the array would have no columns
     at, value, below, above = np.array(points, float).reshape(-1, 4).T
     bars = [below, above]
     axes.errorbar(

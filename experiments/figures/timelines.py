@@ -159,7 +159,7 @@ def timeline(
         idle = "without a thick bar: sending, waiting or away"
     panels.notes = [idle, *_describe_rows(groups)]
     with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
-        for (axes, (result, ranks)), name in zip(panels, names, strict=False):
+        for (axes, (result, ranks)), name in zip(panels, names, strict=True):
             _draw_rows(axes, result.updates, ranks, window, colours)
             panels.notes.append(_draw_messages(axes, result.messages, ranks, window))
             if len(panels) > 1:
@@ -333,6 +333,7 @@ def phases(updates: pd.DataFrame) -> pd.DataFrame:
             else:
                 ends = border[gradients.index].to_numpy()
                 reached = versions[np.searchsorted(moments, ends, side="left")]
+            # not below the version read: weights that are read in the instant of an update have it
             reached = np.clip(reached, before, gradients["version"])
             counts.loc[gradients.index, name] = reached - before
             before = reached
