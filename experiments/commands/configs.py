@@ -29,7 +29,6 @@ MAX_RANKS_SHOWN = 5
 MAX_CPU_SECONDS = 0.5  # limit of a warning's check, over all runs of a config
 LOAD = "laggard.experiments.config.load"
 CATALOGUE = "laggard.experiments.config.listing"
-EDITORS = "laggard.experiments.config.listing"
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
@@ -210,7 +209,7 @@ def new_entry(args: Namespace) -> int:
     from laggard.experiments.config.listing import new
 
     module, *others = new(args.kind, args.name)
-    config, test = sorted(others, key=lambda path: path.suffix, reverse=True)
+    config, test = sorted(others, key=lambda path: path.suffix, reverse=True)  # .yaml, .py
     print(f"{module}\n{config}: laggard run {config}\n{test}: pytest {test}")
     return DONE
 
@@ -263,7 +262,7 @@ COMMANDS = (
         "print the JSON schema of configs, for an editor",
         no_arguments,
         schema,
-        EDITORS,
+        CATALOGUE,
     ),
     Command("doctor", "check that this machine can run laggard", add_out, doctor, imports=""),
 )

@@ -83,6 +83,7 @@ def plot(args: Namespace) -> int:
     results = _load_all(args.results)
     if args.where:
         results = _where(results, args.where, args.results)
+    # `run` and `sweep` draw the comparison as `figure.png`
     name = "figure" if args.figure == "comparison" else args.figure
 
     def draw(path: Path) -> None:

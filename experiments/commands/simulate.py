@@ -103,7 +103,7 @@ def run(args: Namespace) -> int:
     from laggard.experiments.running.run import run
 
     config = load(args.config, *args.overrides)
-    args.planned = runs(config)
+    args.planned = runs(config)  # after an interrupt, `cli` counts the saved runs among these
     warn_of_networks(args.config, args.planned)
     progress = _progress_display(args)
     result = run(
@@ -151,7 +151,7 @@ def _sweep(
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
-    args.planned = planned
+    args.planned = planned  # as in `run`
     warn_of_networks(args.config, planned)
     folder = Path(args.out) / config.name
     moved = None
@@ -163,6 +163,7 @@ def _sweep(
     with SweepDisplay(args.planned, folder, sys.stderr, args.quiet) as display:
         progress = _progress_display(args)
         if progress and len(args.planned) > 1:
+            # other processes may run them: `display` reads their progress from files
             progress = partial(heartbeat, out=args.out)
         try:
             results = sweep(
