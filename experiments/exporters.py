@@ -98,7 +98,9 @@ def _tensorboard(member: Exported, folder: Path) -> None:
     with SummaryWriter(str(path)) as writer:
         for name, value, step, time in member.measures():
             writer.add_scalar(name, value, step, walltime=time)
+        # indented by four: TensorBoard shows Markdown, in which this is code
         writer.add_text("config", "".join(f"    {line}\n" for line in member.text.splitlines()))
+        # without a name it would write to a new folder, named by the wall time
         writer.add_hparams(
             plain, {f"final/{name}": value for name, value in member.rows[-1].items()}, run_name="."
         )
@@ -116,6 +118,7 @@ def _wandb(member: Exported, folder: Path) -> None:
         "dir": str(folder),
         "settings": quiet,
     }
+    # "create_new": a run that the caller has open, as in a notebook, stays open
     with init(
         mode="offline", project=member.experiment, name=member.name, reinit="create_new", **given
     ) as run:
@@ -142,10 +145,10 @@ def _mlflow(member: Exported, folder: Path) -> None:
     run = client.create_run(experiment, run_name=member.name).info.run_id
     params = [Param(key, str(value)) for key, value in member.settings.items()]
     metrics = [
-        Metric(name, value, round(1000 * time), step)
+        Metric(name, value, round(1000 * time), step)  # MLflow's timestamps are in ms
         for name, value, step, time in member.measures()
     ]
-    for start in range(0, max(len(params), len(metrics)), 100):  # the limit of one request
+    for start in range(0, max(len(params), len(metrics)), 100):  # a request's limit of params
         client.log_batch(run, metrics[start : start + 100], params[start : start + 100])
     client.log_text(run, member.text, "config.yaml")
     client.set_terminated(run)

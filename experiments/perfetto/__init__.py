@@ -108,7 +108,7 @@ def _in_microseconds(event: Event) -> Event:
 def _slices(slices: pd.DataFrame) -> Iterator[Event]:
     events = slices[["name", "pid", "tid", "args"]].copy()
     events["cat"] = slices["kind"]
-    events["ts"] = slices["start"]
+    events["ts"] = slices["start"]  # ns until `events` has merged by it, as in `arrows`
     events["dur"] = (slices["end"] - slices["start"]) / 1000
     for event in events.to_dict("records"):
         yield {"ph": "X", **event}

@@ -177,7 +177,7 @@ def fit_sizes(
         how = f"{time.how}; at {small:g} and {large:g} bytes"
         fitted.append(MeasuredTime(key, max(0.0, seconds), messages, how))
     if beta > 0:
-        latency = fitted[0]
+        latency = fitted[0]  # `measured_times` begins with it, for every method
         fitted.append(MeasuredTime(BANDWIDTH, beta, latency.messages, latency.how))
     return fitted
 

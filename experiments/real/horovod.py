@@ -196,7 +196,8 @@ def _size_in(arguments: Any) -> float | None:
 def _steps(path: Path, tensors: Mapping[str, Sequence[Occurrence]]) -> list[list[Occurrence]]:
     """The reductions of each whole step: the k-th of each tensor."""
     counts = Counter(map(len, tensors.values()))
-    # A file that was cut off lacks the last sums of some tensors, be they few or most of them.
+    # A file that was cut off lacks the last sums of some tensors, be they few or most of them: a
+    # tensor of each step has `begun` sums or one less, and most tensors are of that kind.
     tensors_up_to = {number: counts[number - 1] + counts[number] for number in counts}
     begun = max(counts, key=lambda number: (tensors_up_to[number], counts[number]))
     regular = {name: seen for name, seen in tensors.items() if len(seen) in (begun - 1, begun)}

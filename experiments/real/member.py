@@ -103,6 +103,7 @@ class Member:
             size = bytes_of(self.task, self.weights.shape[1])
         self.channel = Channel(self.weights, size)
         self._batches = self.task.batches(rank, Streams(seeds.data(), BATCHES, rank))
+        # the shared generator's own seed has no effect: a stream sets the state before each draw
         stream = partial(StoredStream, np.random.default_rng(0), seeds.cluster)
         self._durations = Durations(cluster.compute, stream(COMPUTE, rank), rank)
         self._slowdowns = cluster.slowdowns_of(rank)
@@ -112,7 +113,10 @@ class Member:
             self._apply_seconds = apply.next
 
     def warm_up(self) -> None:
-        """Compute and discard a gradient, so that compilation and first reads are not timed."""
+        """Compute and discard a gradient, so that compilation and first reads are not timed.
+
+        Its mini-batch is from another stream: those of the run stay those of the simulation.
+        """
         batches = self.task.batches(self.rank, Streams([0], BATCHES, self.rank))
         self.task.gradients(self.weights[None], [next(batches)])
 
@@ -226,6 +230,7 @@ class Member:
                     self.channel.send(worker, self.weights, more=False)
                 return
             begun = self.now()
+            # as `SyncPS` does it: a sum of floats depends on the order
             ordered = [gradients[rank] for rank in sorted(gradients)]
             self.weights, state = rule.update(self.weights, ordered, state)
             self.sleep_until(begun + self._apply_seconds())
@@ -245,6 +250,7 @@ class Member:
             read = self.now()
             gradient = self.compute(self.weights, read)
             computed = self.now()
+            # + 1: the sum of this round is applied, also in the last one
             message = self.channel.pack(gradient, self._continues(version + 1, computed))
             dist.all_reduce(message)
             mean, _ = self.channel.unpack()
@@ -299,7 +305,7 @@ def take_part(folder: Path, rank: int) -> None:
     exit_with_parent()
     plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
     torch.set_num_threads(1)
-    look_in(*map(Path, plan["folders"]))
+    look_in(*map(Path, plan["folders"]))  # where `parse` imports plugins from
     spec = RunSpec(parse(plan["config"]), threads=1)
     member = Member(spec, rank, plan["updates"], plan["seconds"])
     if rank < member.workers:

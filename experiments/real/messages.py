@@ -53,6 +53,7 @@ def join(folder: Path, rank: int, members: int, patience: float) -> None:
     interfaces = [name for _, name in socket.if_nameindex()]
     os.environ["GLOO_SOCKET_IFNAME"] = next(name for name in interfaces if name.startswith("lo"))
     store = dist.FileStore(str(folder / "store"), members)  # type: ignore[attr-defined]
+    # First wait until all have started: a slow start must not use up `patience`.
     store.set_timeout(STARTUP)
     if store.add("started", 1) == members:
         store.set("all", "started")

@@ -100,7 +100,9 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
         if len(rows) < MIN_GRADIENTS:
             problem = f"expected {MIN_GRADIENTS} applied gradients, got {len(rows)}"
             raise RealRunError(f"a real run: {problem}: let it run for longer")
-        return RealRun(rows, np.load(folder / f"{members - 1}.npy"), load, cores())
+        # those of the server, or of the last peer
+        weights = np.load(folder / f"{members - 1}.npy")
+        return RealRun(rows, weights, load, cores())
 
 
 def check_real(spec: RunSpec) -> Cluster:
@@ -179,6 +181,7 @@ def _limits(spec: RunSpec, workers: int) -> tuple[float, float]:
         updates = stop.updates
     if stop.epochs is not None:
         epoch = task.epoch / task.batch
+        # 1e-9: the rounding that `Stop` allows for
         updates = min(updates, math.ceil(stop.epochs * epoch / batches * (1 - 1e-9)))
     if stop.gradients is not None:
         updates = min(updates, stop.gradients // batches)

@@ -74,6 +74,7 @@ def _load(path: Path, content: bytes) -> tuple[Any, list[str]]:
         ) from None
     except ValueError as error:
         first_error = error
+    # `_close` is the last, since it drops events: other repairs may leave it none to drop
     for repair, what in (
         (_double_backslashes, "backslashes in strings"),
         (_drop_trailing_commas, "trailing commas"),
