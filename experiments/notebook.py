@@ -59,7 +59,9 @@ def timed_summary(results: Result | Results) -> pd.DataFrame:
     """The summary by the `run`'s id, with the seconds of wall time that its simulation took."""
     every = as_results(results)
     run = every.final["run"].astype(str)
-    wall = {name: of.manifest["wall_seconds"] for name, of in zip(every.names, every, strict=True)}
+    wall = {}
+    for name, result in zip(every.names, every, strict=True):
+        wall[name] = result.manifest["wall_seconds"]
     return summary(every).assign(wall_seconds=run.map(wall)).set_index(run)
 
 

@@ -147,7 +147,7 @@ def _try_form(
     for timeline in timelines:
         try:
             config = fill_swept_keys(with_settings(document, {**settings, **timeline}))
-            runs(config)
+            runs(config)  # for its checks of the config's runs
         except ConfigError as error:
             form = form._replace(refusal=error)
         else:
@@ -247,7 +247,7 @@ def clock(config: Config, stop: Stop) -> Outcome:
         ConfigError: no event is left in the simulation.
     """
     task = config.task
-    epoch = epoch_samples(task) or 60_000
+    epoch = epoch_samples(task) or 60_000  # the default of `Timing`
     timing = Timing(getattr(task, "batch", 1), epoch, network=task.layers())
     algorithm = config.algorithm.build(config.cluster.workers)
     try:

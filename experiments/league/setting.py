@@ -84,7 +84,7 @@ def read_setting(
         "cluster": machines,
         **{key: lesson[key] for key in TASK_KEYS if key in lesson},
     }
-    try:
+    try:  # for their checks: the entrants parse and draw later
         parse(base)
         numbered_draws({**ranges, "runs": settings}, "sweep.search")
     except ConfigError as error:

@@ -77,9 +77,10 @@ def _rows_of(league: League) -> pd.DataFrame:
     """The numbers of the reporting runs, with the chosen settings, the target and the limit."""
     measured = take(league.results, (TIME, ACCURACY), [league.target])
     numbers = pd.concat([measured, _accuracies_at(league)], ignore_index=True)
+    # without the target in the name: each league has another, in the column `target`
     waits = numbers["measure"].str.startswith(f"{TIME}_")
     numbers["measure"] = numbers["measure"].mask(waits, TIME)
-    numbers = numbers.drop(columns="condition")
+    numbers = numbers.drop(columns="condition")  # `only_as_given` leaves a single one
     chosen = {row.name: settings_text(row.settings) for row in league.rows}
     return numbers.assign(
         role=REPORT,
@@ -105,7 +106,7 @@ def _accuracies_at(league: League) -> pd.DataFrame:
     enough = metrics[metrics["samples"] >= samples]
     first = enough.drop_duplicates("run").set_index("run")["test_accuracy"]
     ids = dict(
-        zip(league.results.names, (of.manifest["run"] for of in league.results), strict=True)
+        zip(league.results.names, (run.manifest["run"] for run in league.results), strict=True)
     )
     by_id = {ids[str(name)]: value for name, value in first.items()}
     found = rows["run"].map(by_id).astype(float)

@@ -56,9 +56,9 @@ def take(
     numbers = numbers.rename(columns=names)
     seed = next((names[key] for key in results.keys if is_seed(key)), None)
     numbers["seed"] = results[0].config.seed if seed is None else numbers[seed]
-    devices = dict(zip(results.names, (of.manifest["device"] for of in results), strict=True))
+    devices = dict(zip(results.names, (run.manifest["device"] for run in results), strict=True))
     numbers["device"] = numbers["run"].map(devices)
-    ids = dict(zip(results.names, (of.manifest["run"] for of in results), strict=True))
+    ids = dict(zip(results.names, (run.manifest["run"] for run in results), strict=True))
     numbers["run"] = numbers["run"].map(ids)
     settings = [name for name in names.values() if name != "seed"]
     columns = [*settings, "seed", "measure", "value", "lost", "run", "device"]

@@ -308,6 +308,7 @@ def stable_limits(growth: pd.DataFrame) -> pd.DataFrame:
     for (momentum, delay, seed), own in growth.groupby(["momentum", "delay", "seed"]):
         by_rate = own.set_index("lr")["value"].sort_index()
         back = by_rate.index[by_rate < 1]
+        # where no rate returns, `back` is empty, and so is `beyond`
         beyond = by_rate.index[by_rate.index > back.max()] if len(back) else back
         limits[momentum, delay, seed] = np.nan
         if len(beyond):

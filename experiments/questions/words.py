@@ -136,7 +136,7 @@ def ratio(above: ArrayLike, below: ArrayLike) -> SeedEstimate:
     middle = median(of_pairs[~np.isnan(of_pairs)])
     if missing or kept.shape[1] == 0:
         return SeedEstimate(Interval(np.nan, np.nan, np.nan), middle, seeds, lost, missing)
-    generator = np.random.default_rng(kept.shape[1])
+    generator = np.random.default_rng(kept.shape[1])  # the same numbers, the same interval
     drawn = generator.integers(kept.shape[1], size=(DRAWS, kept.shape[1]))
     means = kept[:, drawn].mean(axis=2)
     low, high = np.quantile(means[0] / means[1], [0.025, 0.975])

@@ -208,7 +208,7 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
         best = final["test_accuracy"].max()
         accuracy = [(title, f"{best:.2%}")]
     if len(results) > 1:
-        finished = [of for of in results if of.manifest["status"] == "finished"]
+        finished = [run for run in results if run.manifest["status"] == "finished"]
         runs = f"{len(results)}, {len(finished)} finished"
         return [("runs", runs), ("models", str(len(final))), *accuracy]
     (result,) = results

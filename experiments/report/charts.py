@@ -201,6 +201,7 @@ def draw_timelines(results: Sequence[Result], most: int) -> Any:
     ends = [_end_of_first_view(rows) for rows in updates]
     workers = [len(result.workers) for result in results]
     for renderer in chart.renderers:
+        # the renderer without a name is the overview in bins, which may be hidden already
         renderer.visible = renderer.visible and renderer.name in (None, "run 0")
     chart.tags.append([[end, number] for end, number in zip(ends, workers, strict=True)])
     chart.x_range.update(start=0, end=ends[0])

@@ -76,6 +76,7 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
         except ConfigError:
             return None
     try:
+        # with the stored task: the seconds of a mini-batch may depend on it
         cluster = stored.model_copy(update={"cluster": config.cluster}).build_cluster()
         return config.algorithm.build(config.cluster.workers), cluster
     except (ConfigError, InvalidSettingError):

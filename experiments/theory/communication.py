@@ -205,6 +205,7 @@ def cut(
     times = []
     for work, weight in zip(works, weights, strict=True):
         size = model_bytes * weight / sum(weights)
+        # 1e-9: the rounding that the simulation's slices allow for
         count = max(1, math.ceil(size / slice_bytes - 1e-9))
         count = min(MAX_SLICES, count)
         forward = forward_seconds * work

@@ -60,9 +60,11 @@ def order_statistic(
     if distribution is None:
         return None
     body = distribution.ppf(np.linspace(0, 0.99, 1000))
+    # the last of many workers lies far out, where evenly spaced quantiles are too sparse
     tail = distribution.isf(np.geomspace(1e-16, 0.01, 1500))
     quantiles = np.concatenate([body, tail])
     distinct = np.unique(scales)
+    # with 0, since the integral begins there also if no duration is that short
     t = np.unique(np.append(np.outer(distinct, quantiles), 0.0))
     shares = {scale: distribution.cdf(t / scale) for scale in distinct}
     fewer = _fewer([shares[scale] for scale in scales], K)

@@ -145,6 +145,7 @@ def compare_gains() -> pd.DataFrame:
     gains = (seconds["layers in order"] / seconds["P3"]).rename(gain).reset_index()
     best = gains.groupby(keys)[gain].idxmax()
     greatest = gains.loc[best].reset_index(drop=True)
+    # the keys of figures are tuples, also of a single label
     greatest[REPORTED] = [reported[network,] for network in greatest["network"]]
     return greatest
 

@@ -27,6 +27,7 @@ DESCENT = {
 """Methods that are descent on one model by gradients of the staleness in `STALENESS`."""
 SETTLED, MEASURED = 200, 100  # updates
 FLAT = 1e-9
+"""The curvature of a quadratic that is a slope as far as `_remaining_share` descends."""
 DEFAULTS: dict[str, dict[str, Any]] = {"gap_aware": {"decay": 0.9}}
 
 
