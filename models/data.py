@@ -241,7 +241,8 @@ def check_samples(data: Dataset) -> None:
     """Check that the inputs and labels of a data set are tensors that fit together.
 
     Raises:
-        ValueError: one is no tensor or not finite, or shapes or labels do not fit; names it.
+        ValueError: one is no tensor, complex or not finite, or shapes, labels or writers do not
+            fit; names it.
     """
     import torch
 
@@ -253,15 +254,53 @@ def check_samples(data: Dataset) -> None:
             got = f"{type(value).__module__}.{type(value).__name__}"
             raise ValueError(f"{key}: expected a tensor, got {got}: use Dataset.from_arrays")
     _check_inputs([data.train_x, data.test_x], ("train_x", "test_x"))
+    if data.label_kind not in get_args(LabelKind):
+        known = ", ".join(get_args(LabelKind))
+        raise ValueError(f"label_kind: expected one of {known}, got {data.label_kind!r}")
     for key, x, y in (
         ("train_y", data.train_x, data.train_y),
         ("test_y", data.test_x, data.test_y),
     ):
-        if y.ndim < 1 or len(y) != len(x):
-            expected = f"{len(x)} labels, one for each input"
-            raise ValueError(f"{key}: expected {expected}, got the shape {tuple(y.shape)}")
+        _check_label_shape(key, x, y, data)
         if data.label_kind == "classes":
             _check_classes(key, y, data.classes)
+            continue
+        _check_finite(key, y)
+        if data.label_kind == "sets" and not bool(((y == 0) | (y == 1)).all()):
+            raise ValueError(f"{key}: expected 0 and 1, got {y.min().item()} to {y.max().item()}")
+    if data.writers is not None and len(data.writers) != len(data.train_x):
+        expected = f"{len(data.train_x)}, one for each training sample"
+        raise ValueError(f"writers: expected {expected}, got {len(data.writers)}")
+
+
+def _check_label_shape(key: str, x: "Tensor", y: "Tensor", data: Dataset) -> None:
+    """Refuse labels of another shape than the kind of labels of `data` has."""
+    shape = tuple(y.shape)
+    if data.label_kind == "sets":
+        expected_shape = (len(x), data.classes)
+        if shape != expected_shape:
+            raise ValueError(f"{key}: expected the shape {expected_shape}, got {shape}")
+        return
+    fits = y.ndim >= 1 and len(y) == len(x)
+    if data.label_kind == "numbers":
+        fits = fits and y.ndim == 1
+    expected = f"{len(x)} labels, one for each input"
+    # Labels of texts are `(samples, positions)`, and so are their inputs.
+    is_column = shape == (len(x), 1)
+    if is_column and (x.shape[1] != 1 or not fits):
+        raise ValueError(f"{key}: expected {expected}, got the shape {shape}: use its squeeze(1)")
+    if not fits:
+        raise ValueError(f"{key}: expected {expected}, got the shape {shape}")
+
+
+def _check_finite(key: str, values: "Tensor") -> None:
+    """Refuse real values that are not finite; the error names the first sample with one."""
+    finite = values.isfinite()
+    if bool(finite.all()):
+        return
+    place = (~finite).nonzero()[0]
+    got = values[tuple(place)].item()
+    raise ValueError(f"{key}: expected finite numbers, got {got} in sample {int(place[0])}")
 
 
 def _check_classes(key: str, labels: "Tensor", classes: int) -> None:
@@ -283,8 +322,9 @@ def _check_inputs(inputs: "Sequence[Tensor]", keys: Sequence[str] = ("x", "test_
     for key, x in zip(keys, inputs, strict=True):
         if x.ndim < 2 or not len(x):
             raise ValueError(f"{key}: expected (samples, ...), got the shape {tuple(x.shape)}")
-        if not bool(x.isfinite().all()):
-            raise ValueError(f"{key}: expected finite numbers")
+        if x.is_complex():
+            raise ValueError(f"{key}: expected real numbers, got {x.dtype}")
+        _check_finite(key, x)
     if inputs[0].shape[1:] != inputs[1].shape[1:]:
         train, test = (tuple(x.shape[1:]) for x in inputs)
         expected = f"inputs of shape {train} as in {keys[0]}"

@@ -329,6 +329,34 @@ def many() -> Dataset:
 def none() -> Dataset:
     return Dataset("none", X, Y, X, Y, classes=0)
 
+def complex_inputs() -> Dataset:
+    return Dataset("complex", X.to(torch.complex64), Y, X, Y, classes=2)
+
+def column() -> Dataset:
+    return Dataset("column", X, Y[:, None], X, Y, classes=2)
+
+def column_of_numbers() -> Dataset:
+    return Dataset("column", X, Y.float(), X, Y.float()[:, None], classes=1, label_kind="numbers")
+
+def undefined_number() -> Dataset:
+    labels = Y.float()
+    labels[5] = float("inf")
+    return Dataset("undefined", X, labels, X, Y.float(), classes=1, label_kind="numbers")
+
+def wrong_kind() -> Dataset:
+    return Dataset("kind", X, Y, X, Y, classes=2, label_kind="number")
+
+def sets_of_twos() -> Dataset:
+    sets = torch.stack([Y, 1 - Y], dim=1)
+    return Dataset("sets", X, sets, X, 2 * sets, classes=2, label_kind="sets")
+
+def sets_of_three() -> Dataset:
+    sets = torch.stack([Y, Y, 1 - Y], dim=1)
+    return Dataset("sets", X, sets, X, sets, classes=2, label_kind="sets")
+
+def few_writers() -> Dataset:
+    return Dataset("writers", X, Y, X, Y, classes=2, writers=np.arange(7))
+
 def wide() -> Dataset:
     return Dataset("wide", X, Y, X[:, :3], Y, classes=2)
 
