@@ -47,6 +47,8 @@ class Promise:
     def __mul__(self, factor: float) -> "Promise":
         return Derived((self,), lambda value: value * factor)
 
+    __rmul__ = __mul__
+
 
 class Derived(Promise):
     """The result of an operation on other promises, which are released once it is computed."""

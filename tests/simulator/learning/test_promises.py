@@ -37,6 +37,7 @@ def test_values_are_computed_together_when_asked():
     assert asked == [3]
     torch.testing.assert_close(half.value, (a._later + b._later)[:, 1:3] * 0.5)
     assert asked == [3]
+    assert torch.equal((0.5 * (a + b)[1:3]).value, half.value)
 
 
 def test_promise_is_not_a_sequence():
