@@ -315,7 +315,10 @@ def describe_failure_in_plugin(error: BaseException) -> str:
     files = {getattr(sys.modules.get(name), "__file__", None) for name in _hashes}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in files:
-            return f"{error_line(error)} ({frame.filename}, line {frame.lineno})"
+            places = [f"{frame.filename}, line {frame.lineno}"]
+            # The engine notes the node and the virtual time of an error in a role.
+            places += getattr(error, "__notes__", [])
+            return f"{error_line(error)} ({'; '.join(places)})"
     return ""
 
 

@@ -47,7 +47,7 @@ class Roles:
 
     def _run(self, role: Role) -> None:
         process = RoleProcess(self._env, role)
-        cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
+        cast(list[Callable[[Event], None]], process.callbacks).append(self._reraise)
         self._processes.append(process)
 
     def stop(self) -> None:
@@ -61,11 +61,17 @@ class Roles:
         """Whether a role has not returned."""
         return any(process.is_alive for process in self._processes)
 
+    def _reraise(self, role: Event) -> None:
+        """Raise the error of a role itself, with a note that names the node and the virtual time.
 
-def reraise(role: Event) -> None:
-    """Raise the error of a role itself: SimPy would raise a copy, made from its arguments."""
-    if not role._ok:
-        raise cast(BaseException, role.value)
+        SimPy would raise a copy, made from the error's arguments.
+        """
+        if role._ok:
+            return
+        error = cast(BaseException, role.value)
+        name = cast(RoleProcess, role).name
+        error.add_note(f"{name} of node {self._node.rank} at {self._env.now:g} s")
+        raise error
 
 
 class CrashWatcher(Protocol):

@@ -5,7 +5,7 @@ message is delivered inside its own event, and none of them needs a process, a s
 callbacks of its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from simpy.core import Environment
@@ -56,6 +56,12 @@ class Verb(Slotted):
 
     callbacks: Any
     role: "RoleProcess | None"
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            "expected `yield` before a node's verb, as in `sender, content = yield node.receive()`, "
+            f"got its event, {type(self).__name__}"
+        )
 
     def __or__(self, other: Event) -> "Choice":
         return Choice(self.env, Condition.any_events, [with_list(self), with_list(other)])

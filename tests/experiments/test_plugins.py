@@ -544,17 +544,30 @@ class Yielding(AsyncPS):
 class Plain(AsyncPS):
     def worker(self, node):
         return None
+
+@dataclass(frozen=True)
+class Forgetting(AsyncPS):
+    def server(self, node):
+        yield node.work(0.5)
+        worker, gradient = node.receive()
 """
 
 
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("Raising", "ZeroDivisionError: division by zero (*faulty.py, line 8)"),
+        (
+            "Raising",
+            "ZeroDivisionError: division by zero (*faulty.py, line 8; worker of node 0 at 0 s)",
+        ),
         ("Leaving", "SystemExit: 0 (*faulty.py, line 13)"),
-        ("Narrow", "TypeError: * (*faulty.py, line 21)"),
+        ("Narrow", "TypeError: * (*faulty.py, line 21; server of node -1 at 0.* s)"),
         ("Yielding", "algorithm.worker: expected *, got 5"),
         ("Plain", "algorithm.role: expected a generator, *, got None"),
+        (
+            "Forgetting",
+            "TypeError: expected `yield` before a node's verb, *; server of node -1 at 0.5 s)",
+        ),
     ],
 )
 def test_failing_method_ends_its_run_in_one_line(name, line, module, toy, tmp_path, capsys):
