@@ -98,7 +98,9 @@ def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
     """The refusal of an unknown name, with the name that was probably meant."""
     problem = f"expected one of {', '.join(known)}, got {format_value(got)}"
     hint = suggest(str(got), known)
-    if isinstance(got, dict) and got.get("name") in list(known):
+    name = got.get("name") if isinstance(got, dict) else None
+    is_plugin = isinstance(name, str) and ":" in name
+    if isinstance(got, dict) and (is_plugin or name in list(known)):
         hint = f"write {key}: {got['name']}, with its keys beside it"
     if hint:
         problem = f"{problem}; {hint}"

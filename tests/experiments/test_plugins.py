@@ -273,6 +273,12 @@ def test_field_of_a_plugin_is_a_key(module, toy):
     assert load(toy(), "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
 
 
+def test_name_of_a_plugin_in_a_mapping_is_named_with_its_remedy(toy, mistake):
+    path = toy()
+    error = mistake("validate", path, "task={model: {name: 'mine:Net', hidden: 6}}")
+    assert error.endswith("; write model: mine:Net, with its keys beside it\n"), error
+
+
 def test_changed_source_is_another_run(
     module,
     toy,
