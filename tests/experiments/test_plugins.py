@@ -273,6 +273,16 @@ def test_field_of_a_plugin_is_a_key(module, toy):
     assert load(toy(), "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
 
 
+def test_unit_of_a_plugin_field_is_that_of_its_docstring(module, toy, mistake):
+    module("pausing", PAUSING)
+    path = toy()
+    config = load(path, "algorithm={name: 'pausing:Pausing', pause: 10 ms}")
+    assert config.algorithm.pause == 0.01
+    error = mistake("validate", path, "algorithm={name: 'pausing:Pausing', pause: 10 kB}")
+    expected = "expected a number (seconds), or text with its unit, as 10 ms, got '10 kB'"
+    assert error == f"{path}: algorithm.pause: {expected}\n"
+
+
 def test_name_of_a_plugin_in_a_mapping_is_named_with_its_remedy(toy, mistake):
     path = toy()
     error = mistake("validate", path, "task={model: {name: 'mine:Net', hidden: 6}}")
@@ -517,6 +527,21 @@ def test_torch_module_is_a_network(module, toy, tmp_path):
     run(load(path, f"task={{model: 'nets:Fixed', {ON_BLOBS}}}"), tmp_path / "out")
     run(load(path, f"task={{model: 'nets:Table', {ON_BLOBS}}}"), tmp_path / "out")
 
+
+PAUSING = """
+from dataclasses import dataclass
+from laggard import AsyncPS
+
+@dataclass(frozen=True)
+class Pausing(AsyncPS):
+    '''Asynchronous SGD with pauses.
+
+    Attributes:
+        pause: the pause before each mini-batch (s).
+    '''
+
+    pause: float = 0.0
+"""
 
 FAULTS = """
 from dataclasses import dataclass
