@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -317,8 +318,10 @@ def check_target(target: float, column: str = "test_accuracy") -> float:
     """`target`, if a test accuracy or a test loss can have that value.
 
     Raises:
-        ValueError: the target is out of range.
+        ValueError: the target is no number, or out of range.
     """
+    if isinstance(target, bool) or not isinstance(target, Real):
+        raise ValueError(f"target: expected a number, got {target!r}")
     if column == "test_accuracy" and not 0 < target <= 1:
         expected = "a test accuracy above 0 and at most 1, as in 0.9"
         raise ValueError(f"target: expected {expected}, got {target:g}")

@@ -279,11 +279,19 @@ def load_one(path: str | Path) -> Result:
 
 
 def as_results(results: Sequence[Result] | Result) -> Results:
-    """The same runs as `Results`."""
+    """The same runs as `Results`.
+
+    Raises:
+        TypeError: it is the path of a folder.
+    """
     if isinstance(results, Results):
         return results
     if isinstance(results, Result):
         return Results([results])
+    if isinstance(results, str | Path):
+        got = type(results).__name__
+        remedy = f"use load_results({str(results)!r})"
+        raise TypeError(f"expected results, got {got}: {remedy}")
     return Results(results)
 
 

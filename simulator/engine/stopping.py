@@ -68,6 +68,8 @@ class Stop(Settings):
 class Evaluate(Settings):
     """The period of evaluations. They take no virtual time; one is at the start, one at the end.
 
+    An evaluation comes after all other events of its instant.
+
     Attributes:
         every_epochs: epochs from one evaluation to the next; 1 without another period.
         every_updates: updates from one to the next, instead.

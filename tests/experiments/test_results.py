@@ -8,8 +8,9 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from laggard import Results, load, load_results, run, sweep
+from laggard import Results, load, load_results, run, summary, sweep
 from laggard.experiments.results import result as store
+from laggard.experiments.results.measures import check_target
 from tests.experiments.conftest import TOY
 
 SWEEP = f"""{TOY}
@@ -213,3 +214,12 @@ def test_nodes_have_the_swept_keys_of_members(toy, tmp_path):
 def test_no_runs_have_no_table(folder):
     with pytest.raises(ValueError, match="metrics: there are no runs"):
         _ = load_results(folder)[:0].final
+
+
+def test_path_or_text_as_argument_is_refused_with_its_remedy():
+    with pytest.raises(
+        TypeError, match=r"expected results, got str: use load_results\('out/toy'\)"
+    ):
+        summary("out/toy")
+    with pytest.raises(ValueError, match="target: expected a number, got 'high'"):
+        check_target("high")
