@@ -1,8 +1,10 @@
 """The command that answers questions by studies: reproduce."""
 
+import hashlib
 import re
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ YOURS = "yours"
 """The folder of numbers made with overrides. Each set of overrides has its own folder, so that its
 numbers never mix with the shipped ones.
 """
+NAME_LENGTH = 120
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -123,8 +126,18 @@ def _folder(args: Namespace) -> Path:
     if args.scale:
         folder /= args.scale
     if args.overrides:
-        folder = folder / YOURS / re.sub(r"[^\w.,=-]", "-", ",".join(sorted(args.overrides)))[:120]
+        folder = folder / YOURS / _folder_name(args.overrides)
     return folder
+
+
+def _folder_name(overrides: Sequence[str]) -> str:
+    """A set of overrides as the name of a folder, with a hash where the name cannot tell it all."""
+    text = ",".join(sorted(overrides))
+    name = re.sub(r"[^\w.,=-]", "-", text)
+    if name == text and len(name) <= NAME_LENGTH:
+        return name
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{name[:NAME_LENGTH]}-{digest}"
 
 
 def _known(question: "Question", args: Namespace) -> "pd.DataFrame":

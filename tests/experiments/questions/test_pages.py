@@ -183,6 +183,10 @@ def test_custom_network_keeps_our_numbers(tmp_path, monkeypatch, capsys):
     assert set(kept["model"]) == {"own_nets:Net"}
     assert not (tmp_path / "out/questions/smoke/average-seldom.csv").exists()
     assert main([*command, "--set", "learning.lr=0.1"]) == 2
+    capsys.readouterr()
+    # a name that differs only in a character that no folder has does not read these numbers
+    assert main([*command, "--set", "task.model=own_nets-Net", "--stored"]) == 0
+    assert "no numbers are stored" in capsys.readouterr().out
     # another network has numbers of its own
     assert main([*command, "--set", "task.model=logistic"]) == 0
     assert len(list((tmp_path / "out/questions/smoke/yours").iterdir())) == 2
