@@ -123,10 +123,12 @@ def staleness(results: Runs, path: File = None, label: Label | None = None) -> F
         panels = [*rows[:, 1], *rows[:, 0]]  # the legend names workers before theory
         rolling = f"lines: rolling mean of {ROLLING} gradients"
         notes = [f"{rolling}, or 1/{MIN_WINDOWS} of a worker's if that is more"]
-        if len(results) > 1 and grey_notes[-1]:
+        if len(results) == 1:
+            notes.append(grey_notes[0])
+        elif all(grey_notes):
             notes.append("colour: the stalest worker of each run; grey: the others")
-        else:
-            notes.append(grey_notes[-1])
+        elif any(grey_notes):
+            notes.append(f"grey: of more than {len(PALETTE)} workers, all but the stalest")
         legend(figure, panels, [*_theory_notes(panels), *notes])
     return figure
 

@@ -270,7 +270,7 @@ def save(figure: Figure, path: str | Path) -> Figure:
         expected = ", .".join(sorted(suffixes))
         raise ValueError(f"expected a name that ends in one of .{expected}, got {path.name!r}")
     metadata = None
-    if path.suffix == ".svg":  # without the date, the same data give the same bytes
+    if suffix == "svg":  # without the date, the same data give the same bytes
         metadata = {"Date": None}
     # `part` has another suffix. matplotlib reads the style's `svg.hashsalt` only when it saves.
     with whole_file(path) as part, style.context(STYLE):

@@ -359,6 +359,9 @@ def test_only_stalest_of_many_workers_is_coloured():
     figure = figures.staleness(result(workers=12))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["stalest worker", "mean"]
     assert "the stalest worker, 0; grey: the other 11" in words(figure)
+    many, few = result(workers=12), result(workers=3)
+    for both in ([many, few], [few, many]):
+        assert "grey: of more than 8 workers, all but the stalest" in words(figures.staleness(both))
 
 
 def test_ticks_of_fresh_gradients_are_whole_numbers(asynchronous):
@@ -422,17 +425,18 @@ def test_run_without_applied_gradients_is_drawn(asynchronous):
 
 
 @pytest.mark.parametrize(
-    ("draw", "suffix"), [(figures.timeline, ".png"), (figures.comparison, ".svg")]
+    ("draw", "suffix"), [(figures.timeline, ".png"), (figures.comparison, ".SVG")]
 )
 def test_figure_is_written_in_format_of_suffix(tmp_path, backup, draw, suffix):
     path = tmp_path / "made" / f"figure{suffix}"
     of = [backup] if draw is figures.comparison else backup
     assert isinstance(draw(of, path), Figure)
-    assert path.read_bytes().startswith({".png": b"\x89PNG", ".svg": b"<?xml"}[suffix])
+    assert path.read_bytes().startswith({".png": b"\x89PNG", ".SVG": b"<?xml"}[suffix])
     assert list(path.parent.iterdir()) == [path]
     first = path.read_bytes()
     draw(of, path)
     assert path.read_bytes() == first, "the same data should give the same bytes"
+    assert b"<dc:date>" not in first
 
 
 def test_failed_save_keeps_the_old_file(tmp_path):
