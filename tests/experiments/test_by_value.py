@@ -83,7 +83,8 @@ def test_script_sweeps_its_entry_in_processes(toy, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.replace("(1, 2)", "(2,)"))
     done = python("script.py", folder=tmp_path)
     assert done.returncode == 1
-    error = r"RuntimeError: I will not, and that is that \(.*sulky\.py, line \d+\)"
+    place = r"\(.*sulky\.py, line \d+; worker of node 0 at 0 s\)"
+    error = rf"RuntimeError: I will not, and that is that {place}"
     failure = rf"run \w{{12}} \(algorithm = sulky:Sulky\): {error}"
     assert re.search(rf"^.*SweepError: .*{failure}$", done.stderr, flags=re.MULTILINE)
     assert contents_by_run(tmp_path / "2/toy") == [alone, alone]
