@@ -449,5 +449,5 @@ def legend(
     figure.align_ylabels()
     text = "; ".join(filter(None, notes))
     note = "\n".join(textwrap.wrap(text, int(128 * scale)))
-    # the constrained layout makes room for a common label of x, and for no other text
+    # matplotlib's constrained layout keeps room for `supxlabel`, but not for `figure.text`
     figure.supxlabel(note, x=0.01, ha="left", fontsize="small", color=GREY)

@@ -187,8 +187,9 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
     The answer names its D + 1 as the number of workers up to which more of them pay. It also tells
     the speed-up of workers whose staleness varies, where every seed reaches the target.
     """
-    _, seen = reporting(select(table, study="targets"))
-    target = targets_in(select(table, study="targets"))[0]
+    constant = select(table, study="targets")
+    _, seen = reporting(constant)
+    target = targets_in(constant)[0]
     measure = f"{EPOCHS_TO}{target:g}"
     epochs = epochs_at_best(table, target)
     answers = []
@@ -204,13 +205,14 @@ def decide_speedup(table: pd.DataFrame) -> list[Answer]:
             continue
         top = max(complete, key=lambda delay: complete[delay].mean.value)
         beside = {f"with {delay + 1:g} workers": number for delay, number in speed_ups.items()}
-        missed = _beyond_budget(speed_ups)
         varying = speed_up_of_workers(table, epochs, optimiser, target)
+        says = f"{NAMES[optimiser]}: up to {top + 1:g} at constant delays"
+        says += _beyond_budget(speed_ups) + _sooner(varying)
         answers.append(
             Answer(
                 asks="How many workers pay?",
                 case=optimiser,
-                says=f"{NAMES[optimiser]}: up to {top + 1:g} at constant delays{missed}{_sooner(varying)}",
+                says=says,
                 number=complete[top],
                 unit=f"times sooner at {target:.0%}",
                 paper=f"{NAMES[optimiser]} tolerates delays up to {tolerated}",

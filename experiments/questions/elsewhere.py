@@ -9,10 +9,7 @@ from laggard.experiments.questions.words import Word
 
 FASHION = "fashion_mnist"
 """LeNet-5 on Fashion-MNIST."""
-BY_FEW_SEEDS = {
-    "resnet8": "with a ResNet-8 with batch normalisation on Fashion-MNIST",
-    "text": "on real text",
-}
+BY_FEW_SEEDS = {"resnet8": "with a ResNet-8 with batch normalisation on Fashion-MNIST"}
 """Places where too few seeds ran for a verdict, with the words that pages use."""
 VERDICTS = (Word.AGREES, Word.DIFFERS, Word.CANNOT_TELL)
 """The words of new seeds about a paper's claim."""

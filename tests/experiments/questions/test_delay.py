@@ -83,6 +83,14 @@ def test_workers_are_compared_with_one_at_the_rate_that_other_seeds_chose():
     assert adam.says.endswith("; with 33 workers and stragglers 11 times sooner")
 
 
+def test_workers_that_miss_the_target_have_no_speed_up():
+    parts = [workers_epochs(3.0, "tune", 3, 0.3), workers_epochs(3.0, "report", 8, 0.3)]
+    parts[1].loc[0, "value"] = np.inf
+    adam, _ = decide_speedup(table(speedups(), *parts))
+    assert adam.beside["with 33 workers and stragglers"].missing == 1
+    assert "stragglers" not in adam.says
+
+
 def cliffs(fall, role="report"):
     """Accuracies on a grid of rates whose cliff_rate falls as (2 D + 1)^fall, for both optimisers."""
     rates = 10.0 ** np.arange(-6, 1, 0.25)
